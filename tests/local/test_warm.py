@@ -8,18 +8,19 @@ import shutil
 import signal
 import socket
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
-from warm_pod import TIMEOUT, WarmPod, running, start
+from warm_pod import POD, TIMEOUT, WarmPod, running, start
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import streams
-from tfk8s.backends.kubernetes.scripts import warm_pods
+from tfk8s.backends.kubernetes.scripts import warm_pods, warm_requests
 from tfk8s.backends.kubernetes.scripts.warm_stream import Unusable
-from tfk8s.core.script import Download
-from tfk8s.errors import ClusterError
+from tfk8s.core.script import Download, LogOptions
+from tfk8s.errors import ClusterError, InvalidInput
 
 PRINTS_UNTIL_FILE = """
 import itertools, os, sys, time
@@ -205,6 +206,52 @@ def test_the_recording_of_a_script_s_steps_is_copied_and_removed(pod: WarmPod, t
     assert (end["exit"], problems, (tmp_path / "copy").exists()) == (0, [], True)
     pod.rest()
     assert not recording.exists()
+
+
+@contextlib.contextmanager
+def running_script(pod: WarmPod, text: str, *arguments: str) -> Iterator[tuple[str, Future[dict[str, Any]]]]:
+    """Run a script; yield its name once it has made the file `here`, and its end."""
+    with ThreadPoolExecutor(1) as pool:
+        end = pool.submit(pod.run, text, *arguments)
+        polling.wait_until(lambda: any(pod.folder.glob("*/files/here")), "the script to start", TIMEOUT)
+        (here,) = pod.folder.glob("*/files/here")
+        yield here.parent.parent.name, end
+    pod.rest()
+
+
+def texts(name: str, **options: Any) -> Iterator[str]:
+    """Yield the lines of a script's log without their times."""
+    found = warm_requests.lines(None, POD, name, LogOptions(**options))  # type: ignore[arg-type]
+    return (line.partition(" ")[2] for line in found)
+
+
+def test_the_log_of_a_script_is_shown_and_followed_until_its_end(pod: WarmPod, tmp_path: Path) -> None:
+    text = (
+        "import os, sys, time\nprint('out')\nprint('err', file=sys.stderr)\nopen('here', 'w').close()\n"
+        "while not os.path.exists(sys.argv[1]):\n    time.sleep(0.01)\nprint('last')\nsys.exit(3)"
+    )
+    with running_script(pod, text, str(tmp_path / "end")) as (name, end):
+        polling.wait_until(lambda: len(list(texts(name))) == 2, "the first lines", TIMEOUT)
+        assert sorted(texts(name)) == ["\x1eerr", "out"]
+        assert len(list(texts(name, tail=1))) == 1
+        assert list(texts(name, since=0.0)) == []
+        following = texts(name, follow=True)
+        assert sorted([next(following), next(following)]) == ["\x1eerr", "out"]
+        (tmp_path / "end").touch()
+        assert list(following) == ["last", *["\x1e\x1etfk8s: exit code 3 "] * 2]
+        assert end.result()["exit"] == 3
+    with pytest.raises(InvalidInput, match=f"^{name} has ended: a warm pod keeps a script's log until"):
+        next(texts(name))
+
+
+@pytest.mark.parametrize("handler", ["signal.default_int_handler", "signal.SIG_IGN"])
+def test_a_script_is_stopped(pod: WarmPod, handler: str) -> None:
+    text = f"import signal, time\nsignal.signal(signal.SIGINT, {handler})\nopen('here', 'w').close()\ntime.sleep(600)"
+    with running_script(pod, text) as (name, end):
+        warm_requests.stop(None, POD, name, TIMEOUT)  # type: ignore[arg-type]
+        ended = end.result()
+        is_killed = ended["exit"] == -signal.SIGKILL
+        assert (ended["stopped"], ended["pod_ends"], is_killed) == (True, False, handler == "signal.SIG_IGN")
 
 
 def test_ctrl_c_ends_the_script(pod: WarmPod, capfd: pytest.CaptureFixture[str]) -> None:

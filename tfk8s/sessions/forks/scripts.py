@@ -102,8 +102,17 @@ class ForkedScripts(Generic[S]):
     def interrupt(self) -> None:
         """Interrupt all scripts of a pod that is deleted."""
         for script in list(self._running):
-            catches = self._grace is not None and script.pid is not None and catches_sigterm(script.pid)
-            self._signal(script, signal.SIGTERM if catches else signal.SIGINT)
+            self._interrupt(script)
+
+    def stop_one(self, name: str, timeout: float) -> None:
+        """Interrupt a script; kill it after the timeout, or after `grace`."""
+        for script in [script for script in self._running if script.name == name]:
+            self._interrupt(script)
+            self._kill_after(script, timeout)
+
+    def _interrupt(self, script: S) -> None:
+        catches = self._grace is not None and script.pid is not None and catches_sigterm(script.pid)
+        self._signal(script, signal.SIGTERM if catches else signal.SIGINT)
 
     def on_fork(self, script: S, pid: int) -> None:
         """Take the id of a script's process."""

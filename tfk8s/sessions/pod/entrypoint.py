@@ -116,7 +116,12 @@ def write_end(code: int) -> None:
     except (KeyError, OSError):
         note = ""
     for stream in (1, 2):
-        os.write(stream, END + f"{code} {note}\n".encode())
+        os.write(stream, end_line(code, note) + b"\n")
+
+
+def end_line(code: int, note: str) -> bytes:
+    """Return the text at the end of a script's streams."""
+    return END + f"{code} {note}".encode()
 
 
 def read_end(line: str) -> tuple[str, int, str] | None:

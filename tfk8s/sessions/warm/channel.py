@@ -90,11 +90,11 @@ class Channel:
 
     def send(self, kind: int, data: bytes = b"") -> None:
         """Send a frame, on this connection or a later one."""
-        frame = _HEAD.pack(kind, len(data)) + data
-        self._unacknowledged.append(frame)
-        self._size += len(frame)
+        sent = frame(kind, data)
+        self._unacknowledged.append(sent)
+        self._size += len(sent)
         if self.connection is not None:
-            self._output += frame
+            self._output += sent
             self.write()
 
     def send_json(self, kind: int, message: object) -> None:
@@ -113,7 +113,7 @@ class Channel:
 
     def _tell(self) -> None:
         self._told, self._told_at = self.received, time.monotonic()
-        self._output += _HEAD.pack(ACKNOWLEDGED, _COUNT.size) + _COUNT.pack(self.received)
+        self._output += frame(ACKNOWLEDGED, _COUNT.pack(self.received))
         self.write()
 
     def write(self) -> None:
@@ -176,14 +176,18 @@ class Channel:
             self._first += 1
 
 
+def frame(kind: int, data: bytes) -> bytes:
+    """Return the bytes of a frame."""
+    return _HEAD.pack(kind, len(data)) + data
+
+
 def say_hello(connection: socket.socket, message: dict[str, Any]) -> None:
     """Send the first frame of a connection, which blocks.
 
     Raises:
         OSError: the connection is broken.
     """
-    data = json.dumps(message).encode()
-    connection.sendall(_HEAD.pack(HELLO, len(data)) + data)
+    connection.sendall(frame(HELLO, json.dumps(message).encode()))
 
 
 def hear_hello(connection: socket.socket, timeout: float = HELLO_TIMEOUT) -> dict[str, Any]:

@@ -8,8 +8,9 @@ import socket
 from pathlib import Path
 
 from tfk8s.sessions.forks import ipc, processes
-from tfk8s.sessions.warm import channel
+from tfk8s.sessions.warm import channel, script_log
 from tfk8s.sessions.warm.relay import Relay
+from tfk8s.sessions.warm.script_folder import ScriptFolder
 
 _CONNECTION, _CONTROL = 3, 4  # descriptors
 
@@ -25,7 +26,7 @@ def fork(connection: socket.socket, control: socket.socket) -> int:
 
 
 def serve(connection: socket.socket, control: socket.socket, base: Path) -> None:
-    """Serve a connection, or hand it on to the relay of its script.
+    """Serve a connection, or hand it on to the relay of its script. A connection may ask for a log, or a script's end.
 
     Args:
         connection: the connection.
@@ -36,13 +37,16 @@ def serve(connection: socket.socket, control: socket.socket, base: Path) -> None
         hello = channel.hear_hello(connection)
     except OSError:  # not a client, or it is gone
         return
+    if "log" in hello:
+        script_log.serve(connection, ScriptFolder(base / hello["script"]).log, hello["log"])
+        return
     greeting = {"hello": hello["script"], "received": hello["received"], "is_new": hello["is_new"]}
-    ipc.send(control, greeting, [connection.fileno()])
+    ipc.send(control, {**greeting, "stop": hello.get("stop", False)}, [connection.fileno()])
     received = ipc.receive(control)
     answer = received[0]["answer"] if received else "gone"
     with contextlib.suppress(OSError):
-        if answer == "gone":
-            channel.say_hello(connection, {"gone": True})
+        if answer in ("gone", "ends"):
+            channel.say_hello(connection, {answer: True})
         elif answer == "new":
             relay = Relay(control, base / hello["script"])
             relay.attach(connection, 0)

@@ -52,10 +52,12 @@ class _Relay:
     Attributes:
         control: the socket to the process.
         name: the name of the process' script; "" before the script is known.
+        is_told: whether the process knows that somebody stops its script.
     """
 
     control: socket.socket
     name: str = ""
+    is_told: bool = False
 
 
 class WarmKeeper:
@@ -123,6 +125,8 @@ class WarmKeeper:
     def _greet(self, process: _Relay, message: ipc.Message, descriptors: list[int]) -> ipc.Message:
         """Give a connection to the relay of its script; let the asking relay serve a connection of a new script."""
         owner = next((other for other in self._relays if other.name == message["hello"]), None)
+        if message["stop"]:
+            return self._stop(message["hello"], owner)
         if owner is None and message["is_new"] and not self._is_ending:
             process.name = message["hello"]
             return {"answer": "new"}
@@ -133,6 +137,15 @@ class WarmKeeper:
         except OSError:  # the owner has just ended
             return {"answer": "gone"}
         return {"answer": "handed on"}
+
+    def _stop(self, name: str, owner: _Relay | None) -> ipc.Message:
+        """Interrupt a script as a deleted pod does, once; answer whether the script has ended."""
+        if owner is not None and not owner.is_told:
+            owner.is_told = True
+            with contextlib.suppress(OSError):  # the owner has just ended
+                ipc.send(owner.control, {"ending": "script"})
+            self._scripts.stop_one(name, _END_TIMEOUT)
+        return {"answer": "ends" if any(one["name"] == name for one in self._scripts.describe()) else "gone"}
 
     def _run(self, message: ipc.Message, descriptors: list[int]) -> ipc.Message:
         connection, *streams = descriptors
@@ -210,7 +223,7 @@ class WarmKeeper:
         self._is_ending = True
         for process in self._relays:
             with contextlib.suppress(OSError):
-                ipc.send(process.control, {"ending": True})
+                ipc.send(process.control, {"ending": "pod"})
         self._scripts.interrupt()
         self._loop.after(_END_TIMEOUT if self._grace is None else self._grace, self._loop.stop)
         self._stop_when_done()

@@ -21,6 +21,7 @@ from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.warm import channel, left_files
 from tfk8s.sessions.warm.channel import Channel
 from tfk8s.sessions.warm.script_folder import NoRoom, ScriptFolder
+from tfk8s.sessions.warm.script_log import ScriptLog
 
 _MAX_INPUT = 1 << 20  # bytes that the script has not read
 _DRAIN_TIMEOUT = 1.0  # a process that the script left behind may hold its streams open
@@ -40,7 +41,7 @@ class Relay:
 
     def __init__(self, control: socket.socket, folder: Path) -> None:
         self._control, self._folder = control, ScriptFolder(folder)
-        self._channel = Channel()
+        self._channel, self._log = Channel(), ScriptLog(self._folder.log)
         self._last_heard = self._last_connected = time.monotonic()
         self._request: dict[str, Any] = {}
         self._since, self._memory_kills = time.time(), processes.count_oom_kills(_MEMORY_EVENTS)
@@ -51,7 +52,8 @@ class Relay:
         self._input_ends = False
         self._result: dict[str, Any] | None = None  # once the script has ended
         self._drain_until = 0.0
-        self._pod_ends = self._sent_end = self._is_over = False
+        self._sent_end = self._is_over = False
+        self._ends_with: set[str] = set()  # "pod" if the pod is deleted, "script" after `tfk8s stop`
 
     def attach(self, connection: socket.socket, received: int) -> None:
         """Continue on this connection, whose peer has received so many frames."""
@@ -158,10 +160,9 @@ class Relay:
 
     def _store(self, data: bytes) -> None:
         """Keep a part of the archive, unless the script has ended."""
-        if self._result is not None:
-            return
         try:
-            self._folder.store(data)
+            if self._result is None:
+                self._folder.store(data)
         except OSError as failure:
             self._fail(failure)
 
@@ -226,11 +227,15 @@ class Relay:
 
     def _on_output(self, output: int) -> None:
         block = os.read(output, _BLOCK)
+        kind = self._outputs[output]
         if block:
-            self._channel.send(self._outputs[output], block)
+            self._channel.send(kind, block)
+            if kind != channel.FILES:
+                self._log.add(block, is_error=kind == channel.ERROR)
             return
         os.close(output)
-        if self._outputs.pop(output) == channel.FILES:
+        del self._outputs[output]
+        if kind == channel.FILES:
             self._channel.send(channel.FILES)
 
     def _on_script_message(self, script: socket.socket) -> None:
@@ -253,7 +258,7 @@ class Relay:
         elif "begun" in message:
             self._channel.send(channel.BEGUN)
         elif "ending" in message:
-            self._pod_ends = True
+            self._ends_with.add(message["ending"])
             if self._script is None:  # else the keeper interrupts the script
                 self._signal(signal.SIGINT)
         elif "refused" in message and self._script is not None:
@@ -280,12 +285,14 @@ class Relay:
             self._sent_end = True
             was_killed = self._result.get("exit") == -signal.SIGKILL
             is_oom = was_killed and processes.count_oom_kills(_MEMORY_EVENTS) > self._memory_kills
-            paths = self._request.get("downloads") if "exit" in self._result and not self._pod_ends else ()
+            code, pod_ends = self._result.get("exit"), "pod" in self._ends_with
+            paths = self._request.get("downloads") if code is not None and not pod_ends else ()
             more = {
-                "note": self._folder.note(), "since": self._since, "pod_ends": self._pod_ends, "out_of_memory": is_oom,
-                "files": bool(paths),
+                "note": self._folder.note(), "since": self._since, "pod_ends": pod_ends, "out_of_memory": is_oom,
+                "files": bool(paths), "stopped": "script" in self._ends_with,
             }  # fmt: skip
             self._channel.send_json(channel.END, {**self._result, **more})
+            self._log.end(1 if code is None else code if code >= 0 else 128 - code, self._folder.note())
             while self._outputs:
                 os.close(self._outputs.popitem()[0])
             if paths:

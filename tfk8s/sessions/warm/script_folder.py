@@ -29,10 +29,11 @@ class ScriptFolder:
         path: the folder.
         files: the working folder.
         progress: the file for the script's progress.
+        log: the file of the script's output.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.files, self.progress = path, path / "files", path / "progress"
+        self.path, self.files, self.progress, self.log = path, path / "files", path / "progress", path / "log"
         self._archive: IO[bytes] | None = None  # in a file, because all scripts of the pod share its memory
         self._size = 0
         self._recording: Path | None = None  # of `--trace`, which is outside of the folder

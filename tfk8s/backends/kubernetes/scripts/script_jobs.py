@@ -14,8 +14,8 @@ from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.nodes import scheduling
 from tfk8s.backends.kubernetes.pods import pod_ends
-from tfk8s.backends.kubernetes.scripts import namespace_rules, script_archive, script_files, script_pod
-from tfk8s.backends.kubernetes.workloads import deployed, warm_status
+from tfk8s.backends.kubernetes.scripts import namespace_rules, script_archive, script_files, script_pod, warm_requests
+from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact, naming
 from tfk8s.core.script import LogOptions, Outcome, Script
@@ -171,9 +171,11 @@ def show(client: Client, cluster: DeployedCluster, name: str, options: LogOption
     Raises:
         InvalidInput: there is no such script, or the options ask for the log before a restart.
     """
-    _require(client, cluster, name)
+    warm = _find(client, cluster, name)
     if options.previous:
         raise InvalidInput(f"{name} has no previous log: a script never restarts", help="leave out --previous")
+    if warm is not None:
+        return warm_requests.show(client, warm, name, options)
     if options.follow:
         with Informer(client, cluster.namespace, cluster.name) as informer:
             return script_pod.follow(informer, cluster, name, options)
@@ -182,8 +184,10 @@ def show(client: Client, cluster: DeployedCluster, name: str, options: LogOption
 
 
 def stop(client: Client, cluster: DeployedCluster, name: str) -> None:
-    """Delete a script's Job, and wait until its pod is gone."""
-    _require(client, cluster, name)
+    """Delete a script's Job, and wait until its pod is gone. In a warm pod, the script alone ends."""
+    if (warm := _find(client, cluster, name)) is not None:
+        warm_requests.stop(client, warm, name, _STOP_TIMEOUT + (cluster.grace or 0))
+        return
     delete_job(client, cluster, name)
     wait = pod_ends.PodWait(name, _STOP_TIMEOUT)
 
@@ -221,25 +225,20 @@ def delete_job(client: Client, cluster: DeployedCluster, name: str) -> None:
     client.send("DELETE", path, {"propagationPolicy": "Background"})
 
 
-def _require_own_pod(client: Client, cluster: DeployedCluster, name: str) -> None:
-    """Raise an InvalidInput if a script runs in a warm pod, where it has neither a log nor a Job."""
-    pods = client.get(paths.collection("Pod", cluster.namespace), paths.of_cluster(cluster.name))["items"]
-    found = warm_status.read_scripts(client, list(filter(warm_job.is_warm, pods)))
-    if any(script["name"] == name for scripts in found.values() for script in scripts):
-        raise InvalidInput(
-            f"{name} runs in a warm pod: its output goes to the command that started it, and Ctrl-C there stops it",
-            help="`tfk8s submit --detach` runs a script with a log, which `tfk8s stop` can stop",
-        )
+def _find(client: Client, cluster: DeployedCluster, name: str) -> Object | None:
+    """Return the warm pod in which a script runs, or None for a script with a Job.
 
-
-def _require(client: Client, cluster: DeployedCluster, name: str) -> None:
-    """Raise an InvalidInput, which lists the cluster's scripts, if none has that name."""
+    Raises:
+        InvalidInput: no script has that name; lists the others.
+    """
     jobs = client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name))["items"]
     names = [script_job.name(job) for job in jobs if script_job.is_script(job)]
     names += [warm_job.name(job) for job in jobs if warm_job.is_warm(job)]
-    if name not in names:
-        _require_own_pod(client, cluster, name)
-        raise InvalidInput(
-            f'cluster "{cluster.name}" has no script "{name}"; {there_are(names, "script")}',
-            help="`tfk8s stop` removes a script at once, and the job file's `ttl` some time after its end",
-        )
+    if name in names:
+        return None
+    if (warm := warm_requests.find(client, cluster, name)) is not None:
+        return warm
+    raise InvalidInput(
+        f'cluster "{cluster.name}" has no script "{name}"; {there_are(names, "script")}',
+        help="`tfk8s stop` removes a script at once, and the job file's `ttl` some time after its end",
+    )

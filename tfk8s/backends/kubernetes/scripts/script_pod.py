@@ -105,7 +105,7 @@ def show(client: Client, cluster: DeployedCluster, name: str, options: LogOption
     """Write the output of a script so far."""
     if pod := find(client, cluster, name):
         options = _with_ends(pod, options)
-        _write(_lines(client, cluster, pod, options), options)
+        write(_lines(client, cluster, pod, options), options)
 
 
 def read(client: Client, cluster: DeployedCluster, name: str) -> Iterator[str]:
@@ -171,10 +171,10 @@ def _follow(
     lines = logs.Follower(informer.client, informer.namespace, name, options, is_running, naming.SCRIPT_CONTAINER)
     copy = files.copy if files else None
     try:
-        end = _write(lines, options, copy)
+        end = write(lines, options, copy)
     except KeyboardInterrupt:
         if files and files.interrupt():
-            _write(lines, options, copy)  # the lines that are left
+            write(lines, options, copy)  # the lines that are left
             files.report(Outcome(_INTERRUPTED))
         raise
     return (pod, end) if end else result or (pod, {})
@@ -260,8 +260,8 @@ def _parse(line: str) -> tuple[str | None, tuple[str, int, str] | None]:
     return (text if text or text == line else None), end
 
 
-def _write(lines: Iterable[str], options: LogOptions, copy: Callable[[], None] | None = None) -> Object | None:
-    """Write a script's lines to this process' streams; return its end if both of its streams say that it lost a task.
+def write(lines: Iterable[str], options: LogOptions, copy: Callable[[], None] | None = None) -> Object | None:
+    """Write lines of a script to this process' streams; return its end if both of its streams say that it lost a task.
 
     Calls `copy` when the pod waits for a copy of the script's files.
 

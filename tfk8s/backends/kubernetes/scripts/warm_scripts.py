@@ -94,11 +94,13 @@ def _outcome(client: Client, script: Script, pod: Object, end: dict[str, Any]) -
     """Return how a script ended.
 
     Raises:
-        ClusterError: the script ran out of memory, or its pod ended.
+        ClusterError: the script ran out of memory, its pod ended, or somebody stopped it.
         ScriptLost: the process that runs scripts ended, or Kubernetes removed the pod.
     """
     if (end["pod_ends"] and end.get("exit")) or "error" in end:
         warm_pods.require_running(client, pod)
+    if end["stopped"] and end.get("exit"):
+        raise ClusterError(f"{script_pod.ENDED} by `tfk8s stop`")
     if "error" in end:
         raise ScriptLost(f"the script was lost: {end['error']}", help=script_pod.RETRY_ADVICE)
     if end["out_of_memory"]:

@@ -30,7 +30,7 @@ CONNECT_TIMEOUT = 30.0  # until process 1 of a pod that has just started listens
 _BLOCK = 1 << 16
 _PIPE_BLOCK = 4096  # a pipe that takes anything takes so much (PIPE_BUF in pipe(7))
 _STREAMS = {channel.OUTPUT: "stdout", channel.ERROR: "stderr"}
-_FLAGS = ("pod_ends", "out_of_memory", "files")  # of the frame `END`
+_FLAGS = ("pod_ends", "out_of_memory", "files", "stopped")  # of the frame `END`
 
 
 class Unusable(Exception):

@@ -24,7 +24,7 @@ from tfk8s.sessions.warm.channel import Channel
 
 POD = {"metadata": {"namespace": "lab", "name": "demo-warm", "uid": "1"}}
 REQUEST = {"archive": 0, "stdin": False}
-END = {"exit": 0, "note": "", "since": 1.0, "pod_ends": False, "out_of_memory": False, "files": False}
+END = {"exit": 0, "note": "", "since": 1.0, "pod_ends": False, "out_of_memory": False, "files": False, "stopped": False}
 
 
 @contextlib.contextmanager
