@@ -10,7 +10,8 @@ from on_cluster import left, make_job, make_job_file, start_tfk8s
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.cluster.readiness import wait_until_ready
-from tfk8s.core.script import Script
+from tfk8s.core.script import LogOptions, Script
+from tfk8s.errors import InvalidInput
 from tfk8s.render import warm_job
 
 WHERE = (
@@ -84,3 +85,24 @@ def test_a_script_ends_with_its_command_and_is_lost_with_its_pod(up, run, backen
     assert "the script was lost with its pod: evicted from its node" in err
     before = pod["metadata"]["name"]
     assert run(name, WHERE)[0] not in (f"{before} True", f"{before} False")
+
+
+def test_a_script_is_shown_and_stopped_by_name_and_leaves_its_pod(up, run, backend, client, namespace, tmp_path, capfd):
+    name = up(make_job_file("stopped", make_job(tasks=1)))
+    (tmp_path / "nap.py").write_text("import time\nprint('runs', flush=True)\ntime.sleep(600)\n")
+    process = start_tfk8s("submit", "--namespace", namespace, "--get", "left", name, tmp_path / "nap.py")
+    assert process.stdout.readline() == "runs\n"
+    (script,) = [script.name for script in backend.observe(name).scripts if script.name.startswith("script-")]
+    assert backend.detached.show(name, script, LogOptions()) == 0
+    assert capfd.readouterr().out == "runs\n"
+    follower = start_tfk8s("logs", "-f", "--namespace", namespace, name, script)
+    assert follower.stdout.readline() == "runs\n"
+    (pod,) = warm_pods(client, namespace, name)
+    backend.detached.stop(name, script)
+    _, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, "the script was ended by `tfk8s stop`" in err) == (1, True), err
+    _, err = follower.communicate(timeout=LIMIT)
+    assert (follower.returncode, "KeyboardInterrupt" in err) == (130, True), err
+    assert run(name, WHERE) == [f"{pod['metadata']['name']} True"]
+    with pytest.raises(InvalidInput, match=f'has no script "{script}"'):
+        backend.detached.stop(name, script)

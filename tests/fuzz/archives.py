@@ -16,7 +16,7 @@ _NUMBERS = ("0", "0", "0", "0", "0", "1", "-1", "00", "9" * 5000, "0x0", "", "²
 
 
 def entries(seed: int) -> bytes:
-    """Return an archive in the format of `file_server.pack`."""
+    """Return an archive in the format of `packed.pack`."""
     random, data = Random(seed), bytearray()  # noqa: S311 - a seed repeats an archive
     for _ in range(random.randint(1, 12)):
         size = random.choice(_SIZES)

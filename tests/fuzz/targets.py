@@ -15,7 +15,6 @@ from typing import cast
 from fakes.web_socket import client_that_opens
 from websocket import WebSocketException
 
-from tfk8s.backends import received_files
 from tfk8s.backends.kubernetes.api_server import lines, web_sockets
 from tfk8s.backends.kubernetes.api_server.commands import RemoteCommand
 from tfk8s.core.script import Download
@@ -26,6 +25,7 @@ from tfk8s.sessions.cluster.elastic_requests import FillingStream
 from tfk8s.sessions.http2_proxy import ProxiedConnection
 from tfk8s.sessions.warm import channel
 from tfk8s.task import probe, wire
+from tfk8s.task.files import received
 from tfk8s.task.programs import archive
 from tfk8s.task.programs.folder_writer import InvalidPath
 
@@ -189,7 +189,7 @@ def log_lines(data: bytes) -> None:
 def downloads(data: bytes) -> None:
     """The archive of `--get`."""
     with _folder() as folder, contextlib.suppress(ClusterError):
-        received_files.receive(io.BytesIO(data), [Download("model", folder / "inside/model")])
+        received.receive(io.BytesIO(data), [Download("model", folder / "inside/model")])
         _check(folder)
 
 

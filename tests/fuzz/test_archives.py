@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from fuzz import archives
-from tfk8s.backends import received_files
 from tfk8s.core.script import Download
 from tfk8s.errors import ClusterError
+from tfk8s.task.files import received
 from tfk8s.task.programs import archive
 from tfk8s.task.programs.folder_writer import InvalidPath
 
@@ -31,7 +31,7 @@ LIMIT = 1.0  # second of processor time for each: a busy machine takes longer
 def receive(seed: int) -> None:
     """Unpack an archive of a pod on this machine."""
     with contextlib.suppress(ClusterError):  # a problem with a single file is a text
-        received_files.receive(io.BytesIO(archives.entries(seed)), [Download("model", Path("place"))])
+        received.receive(io.BytesIO(archives.entries(seed)), [Download("model", Path("place"))])
 
 
 def unpack(seed: int) -> None:

@@ -84,7 +84,7 @@ STARTS_MNIST = ("docs/tfjob.md", "help: tfk8s run --local cluster.yaml")
 SCRIPTS = ("train.py", "script.py", "old_script.py", "replica.py", "mnist_replica.py")
 # Files that the pages have in their folder, beside those of this repository: by page, or for all pages.
 FILES = {
-    "": {"cluster.yaml": MNIST, "job.yaml": MNIST, "tfjob.yaml": TFJOB, "explore.ipynb": "{}"},
+    "": {"cluster.yaml": MNIST, "job.yaml": MNIST, "tfjob.yaml": TFJOB, "explore.ipynb": "{}", "data.csv": "1\n"},
     "docs/job-file.md": {
         "cluster.yaml": (ROOT / "examples/tutorial/cluster.yaml").read_text(),
         "job.yaml": "apiVersion: tfk8s.dev/v1\nname: mnist\njobs:\n  my-job: 2\n",

@@ -1,6 +1,6 @@
 """Copies of files that scripts leave: `PATH:LOCAL` as users write it, and the copies of scripts on this machine.
 
-`sessions.pod.file_server.pack` makes an archive, in a script's pod or on this machine. `received_files` unpacks it.
+`task.files.packed` makes an archive, in a script's pod or on this machine. `task.files.received` unpacks it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from tfk8s import platforms
-from tfk8s.backends.received_files import beside, limit, receive
 from tfk8s.core.script import Download, Outcome
 from tfk8s.errors import ClusterError, InvalidInput, quoted
 from tfk8s.log import log
-from tfk8s.sessions.pod import file_server
+from tfk8s.task.files import packed
+from tfk8s.task.files.received import beside, limit, receive
 
 
 def parse(texts: Sequence[str]) -> tuple[Download, ...]:
@@ -87,7 +87,7 @@ def copy_here(wanted: Sequence[Download], outcome: Outcome) -> Outcome:
 
     def send() -> None:
         with contextlib.suppress(OSError), open(write, "wb") as sink:  # then the archive ends too early
-            file_server.pack([download.path for download in away], sink)
+            packed.pack([download.path for download in away], sink)
 
     thread = threading.Thread(target=send, daemon=True)
     thread.start()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # commands that need no backend import this module too
     from tfk8s.core.spec import JobFile, Task
     from tfk8s.core.storage.volumes import KeptClaim
     from tfk8s.errors import Tfk8sError
-from tfk8s.core.script import LogOptions, Outcome, Script
+from tfk8s.core.script import Download, LogOptions, Outcome, Script
 
 
 class TensorBoard(Protocol):
@@ -131,6 +131,27 @@ class Inside(Protocol):
             name: the cluster's.
             jobs: the jobs of the programs.
             succeeded: whether the run has succeeded.
+        """
+        ...
+
+
+class Files(Protocol):
+    """Copies files between this machine and tasks."""
+
+    def fetch(self, name: str, task: Task, download: Download) -> list[str]:
+        """Copy a file or a folder of a task to this machine; return what was not copied, with the reasons.
+
+        Raises:
+            TaskUnreachable: the task does not run.
+        """
+        ...
+
+    def send(self, name: str, task: Task, local: Path, path: str) -> None:
+        """Copy a file or a folder of this machine to a path of a task.
+
+        Raises:
+            TaskUnreachable: the task does not run.
+            ClusterError: not everything was copied; says why.
         """
         ...
 

@@ -97,6 +97,7 @@ COMMANDS = {
     "devices": ("cli.inspect", "Show the devices of each task: CPUs, GPUs, their memory."),
     "logs": ("cli.tasks", "Print the output of tasks, or of a script."),
     "exec": ("cli.tasks", "Run a command beside a task's server."),
+    "cp": ("features.copies.command", "Copy a file or a folder from a task's container, or to it."),
     "stacks": ("features.stacks.command", "Show where tasks and scripts are, if nothing moves."),
     "events": ("cli.inspect", "List the events of a cluster, oldest first."),
     "scale": ("cli.lifecycle", "Change the number of tasks of jobs."),

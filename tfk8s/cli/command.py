@@ -125,11 +125,6 @@ class Group(_Unchecked, TyperGroup):
 
 def _in_tfk8s(command: str, *arguments: str) -> str:
     """Return what to write instead of a command of kubectl; "" for another word."""
-    if command == "cp":
-        return (
-            "tfk8s submit --get PATH NAME SCRIPT copies files of a script when it ends; "
-            "tfk8s exec NAME JOB/INDEX -- cat PATH >FILE copies a file of a task"
-        )
     if command not in _NAMES:
         return ""
     import shlex

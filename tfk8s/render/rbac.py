@@ -73,7 +73,7 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "", "pods", "get", ("submit", "logs", "restart")
     # A watch sees why pods of tasks and scripts end, even if they are deleted at once.
     yield "", "pods", "watch", (*_STARTERS, "logs", "status", "up", "restart", "scale")
-    yield "", "pods/exec", "get create", ("submit", "restart", "exec", "stacks")
+    yield "", "pods/exec", "get create", ("submit", "restart", "exec", "cp", "stacks")
     yield "", "pods/attach", "get create", ("submit",)  # for the script's standard input
     yield "", "pods", "delete", ("restart",)
     yield "", "pods", "create", ("doctor",)  # two pods test the network

@@ -6,6 +6,7 @@ import contextlib
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import NoReturn
 
 from tfk8s.backends import foreground_scripts
@@ -19,7 +20,7 @@ from tfk8s.core import addresses, job_kinds, roles
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan, Scaling, compare
 from tfk8s.core.resources import NOTHING, named
-from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
+from tfk8s.core.script import Download, LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.core.storage.claims import claims_to_make
@@ -33,7 +34,7 @@ CREATED = 1_700_000_000.0  # when every cluster was made
 class FakeBackend:
     """A backend whose clusters are data: servers are ready and programs end at once, and scripts do not run.
 
-    It is its own parts: `scripts`, `detached` and `inside`.
+    It is its own parts: `scripts`, `detached`, `inside` and `files`.
 
     Args:
         *job_files: the clusters that exist at first, as `tfk8s.load` returns job files.
@@ -86,7 +87,7 @@ class FakeBackend:
         """The backend itself."""
         return self
 
-    detached = inside = scripts
+    detached = inside = files = scripts
 
     def apply(self, job_file: JobFile) -> bool:
         """Make the cluster; refuse a name that another job file has."""
@@ -219,6 +220,17 @@ class FakeBackend:
         self._check(name)
         self.calls.append(" ".join(["execute", name, str(task), *command]))
         return self.exit_code
+
+    def fetch(self, name: str, task: Task, download: Download) -> list[str]:
+        """Record the call; a path that ends in "none" is missing."""
+        self._check(name)
+        self.calls.append(f"fetch {name} {task} {download}")
+        return [f'"{download.path}" was not copied'] if download.path.endswith("none") else []
+
+    def send(self, name: str, task: Task, local: Path, path: str) -> None:
+        """Record the call."""
+        self._check(name)
+        self.calls.append(f"send {name} {task} {local} {path}")
 
     def stacks(self, name: str, chosen: Sequence[str]) -> list[Stacks]:
         """Return names without processes."""

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s.backends import downloads, received_files
+from tfk8s.backends import downloads
 from tfk8s.core.script import Outcome
 from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError, quoted
-from tfk8s.sessions.pod import file_server
+from tfk8s.task.files import packed, received
 from tfk8s.task.programs import folder_writer
 
 
@@ -70,7 +70,7 @@ def test_a_system_without_opened_folders_is_refused(monkeypatch: pytest.MonkeyPa
 
 def archive(*paths: str) -> io.BytesIO:
     sink = io.BytesIO()
-    file_server.pack(paths, sink)
+    packed.pack(paths, sink)
     sink.seek(0)
     return sink
 
@@ -96,7 +96,7 @@ def test_files_and_folders_are_copied_over_what_is_there(
     (folder / "out").mkdir()
     for name in ("a", "old"):
         (folder / "out" / name).write_text("old")
-    assert received_files.receive(archive(str(pod)), downloads.parse([f"{pod}:out"])) == []
+    assert received.receive(archive(str(pod)), downloads.parse([f"{pod}:out"])) == []
     links = [quoted(f"{pod}/{name}") for name in ("bad", "link", "links", "out")]
     assert caplog.messages == [f"{link} was not copied: a link" for link in links]
     assert tree(folder / "out") == {"a": "a", "old": "old", "sub/b": "sub/b"}
@@ -114,7 +114,7 @@ def test_a_link_in_the_place_is_not_followed(tmp_path: Path, folder: Path) -> No
     (folder / "out").symlink_to("real")  # the user's own choice
     (folder / "real/sub").symlink_to(tmp_path / "victim")
     (folder / "real/y").symlink_to(tmp_path / "victim/x")
-    problems = received_files.receive(archive(str(tmp_path / "pod")), downloads.parse([f"{tmp_path}/pod:out"]))
+    problems = received.receive(archive(str(tmp_path / "pod")), downloads.parse([f"{tmp_path}/pod:out"]))
     assert problems == [f'"{tmp_path}/pod/sub" was not copied: "out/sub" is a link']
     assert tree(tmp_path / "victim") == {"x": "old"}
     assert tree(folder / "real") == {"sub": str(tmp_path / "victim"), "y": "new"}
@@ -144,32 +144,32 @@ DAMAGED = [
 def test_each_lie_of_an_archive_is_one_error(folder: Path) -> None:
     for entry, reason in DAMAGED:
         with pytest.raises(ClusterError) as caught:
-            received_files.receive(entries(entry), downloads.parse(["file"]))
-        assert str(caught.value) == f"the script's files did not arrive whole: {reason}", entry
+            received.receive(entries(entry), downloads.parse(["file"]))
+        assert str(caught.value) == f"the files did not arrive whole: {reason}", entry
         assert list(folder.iterdir()) == [], entry
 
 
 def test_sizes_and_names_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFK8S_GET_LIMIT", "1Ki")
-    with pytest.raises(ClusterError, match=r"^the script's files were not copied: they have more than 1Ki\b"):
-        received_files.receive(entries(["file", "0", 1 << 60, False]), downloads.parse(["file"]))
+    with pytest.raises(ClusterError, match=r"^the files were not copied: they have more than 1Ki\b"):
+        received.receive(entries(["file", "0", 1 << 60, False]), downloads.parse(["file"]))
     monkeypatch.setenv("TFK8S_GET_LIMIT", "big")
     with pytest.raises(InvalidInput, match=r'^TFK8S_GET_LIMIT="big" is no size\b'):
         downloads.parse(["file"])
     monkeypatch.delenv("TFK8S_GET_LIMIT")
     with pytest.raises(ClusterError, match="a name is too long"):
-        received_files.receive(io.BytesIO(b"[" * (1 << 20)), downloads.parse(["file"]))
+        received.receive(io.BytesIO(b"[" * (1 << 20)), downloads.parse(["file"]))
     with pytest.raises(ClusterError, match="the archive is damaged"):
-        received_files.receive(io.BytesIO(b"[" * 100_000 + b"\n"), downloads.parse(["file"]))
-    many = received_files.receive(entries(["end", ["x"] * 50]), downloads.parse(["file"]))
+        received.receive(io.BytesIO(b"[" * 100_000 + b"\n"), downloads.parse(["file"]))
+    many = received.receive(entries(["end", ["x"] * 50]), downloads.parse(["file"]))
     assert many[-1] == "30 more files were not copied"
 
 
 def test_an_archive_that_drips_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter(range(0, 10_000, 30))
-    monkeypatch.setattr(received_files.time, "monotonic", lambda: float(next(times)))
+    monkeypatch.setattr(received.time, "monotonic", lambda: float(next(times)))
     with pytest.raises(ClusterError, match="came slower than 1000 bytes a second"):
-        received_files.receive(entries(*[["folder", "0"]] * 100), downloads.parse(["file"]))
+        received.receive(entries(*[["folder", "0"]] * 100), downloads.parse(["file"]))
 
 
 _NAMES = st.lists(st.sampled_from(["..", ".", "", "p", "x", "sub", "\0", "n" * 300]), max_size=4).map("/".join)
@@ -191,7 +191,7 @@ def test_no_archive_leaves_a_file_outside(
         blocks.append(json.dumps(row).encode() + b"\n" + b"x" * (size if kind == "file" else 0))
     with contextlib.suppress(Tfk8sError):
         whole = b"".join(blocks) + noise + b'["end", []]\n'
-        received_files.receive(io.BytesIO(whole), downloads.parse([f"model:{top}/place"]))
+        received.receive(io.BytesIO(whole), downloads.parse([f"model:{top}/place"]))
     assert sorted(path.name for path in top.iterdir()) == ["place", "victim"]
     assert list((top / "victim").iterdir()) == []
 
@@ -200,7 +200,7 @@ def test_a_file_goes_into_a_folder_that_exists(tmp_path: Path, folder: Path) -> 
     (tmp_path / "file").write_text("text")
     path = str(tmp_path / "file")
     wanted = downloads.parse([f"{path}:.", f"{path}:new/name"])
-    assert received_files.receive(archive(path, path), wanted) == []
+    assert received.receive(archive(path, path), wanted) == []
     assert tree(folder) == {"file": "text", "new/name": "text"}
 
 
@@ -209,8 +209,8 @@ def test_an_incomplete_archive_changes_nothing(folder: Path, size: int) -> None:
     (folder / "file").write_text("x" * 6000)
     whole = archive("file")
     (folder / "file").write_text("old")
-    with pytest.raises(ClusterError, match=r"^the script's files did not arrive whole: "):
-        received_files.receive(io.BytesIO(whole.getvalue()[:size]), downloads.parse(["file"]))
+    with pytest.raises(ClusterError, match=r"^the files did not arrive whole: "):
+        received.receive(io.BytesIO(whole.getvalue()[:size]), downloads.parse(["file"]))
     assert [path.name for path in folder.iterdir()] == ["file"]
     assert tree(folder) == {"file": "old"}
 
@@ -224,14 +224,14 @@ def test_a_full_disk_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPat
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(folder_writer.FolderWriter, "file", is_full)
-    problems = received_files.receive(whole, downloads.parse(["file"]))
+    problems = received.receive(whole, downloads.parse(["file"]))
     assert problems == ['its files can\'t be stored in "file": No space left on device']
     assert tree(folder) == {"file": "old"}
 
 
 def test_members_that_nobody_asked_for_are_refused() -> None:
     with pytest.raises(ClusterError, match='unexpected file "0"'):
-        received_files.receive(archive("/etc/hostname"), ())
+        received.receive(archive("/etc/hostname"), ())
 
 
 def test_files_of_a_script_on_this_machine(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -51,6 +51,7 @@ Commands:
   devices      Show the devices of each task: CPUs, GPUs, their memory.
   logs         Print the output of tasks, or of a script.
   exec         Run a command beside a task's server.
+  cp           Copy a file or a folder from a task's container, or to it.
   stacks       Show where tasks and scripts are, if nothing moves.
   events       List the events of a cluster, oldest first.
   scale        Change the number of tasks of jobs.

@@ -20,12 +20,6 @@ pytest_plugins = ("fakes.command_line",)
 pytestmark = pytest.mark.usefixtures("folder")
 
 
-COPY = (
-    "tfk8s submit --get PATH NAME SCRIPT copies files of a script when it ends; "
-    "tfk8s exec NAME JOB/INDEX -- cat PATH >FILE copies a file of a task"
-)
-
-
 @pytest.mark.parametrize(
     ("habit", "same"),
     [
@@ -58,7 +52,6 @@ def test_options_of_kubectl_change_nothing(run: Run, backend: FakeBackend, habit
         ("delete mnist -n team", "tfk8s down mnist -n team"),
         ("describe mnist", "tfk8s status mnist"),
         ("apply -f mnist.yaml", "tfk8s up -f mnist.yaml"),
-        ("cp mnist:/a .", COPY),
     ],
 )
 def test_commands_of_kubectl_lead_to_those_of_tfk8s(run: Run, backend: FakeBackend, line: str, advice: str) -> None:

@@ -544,3 +544,10 @@ def test_panel_changes_in_place_and_disappears(terminal: Terminal, monkeypatch: 
     assert "big: 0 of 1 tasks ready" in shown
     assert "big: 1 of 1 tasks ready" in shown
     assert shown.endswith("\x1b[?25h\r\x1b[1A\x1b[2K\x1b[1A\x1b[2K\x1b[1A\x1b[2K")  # the cursor is back, the panel gone
+
+
+def test_cp(run: Run, backend: FakeBackend) -> None:
+    assert run("cp", "mnist", "worker/1:/ckpt/model", "model") == (0, "", "")
+    assert backend.calls == ["fetch mnist worker/1 /ckpt/model:model"]
+    code, _, err = run("cp", "mnist", "worker/1:none", "model")
+    assert (code, err) == (1, 'error: "none" was not copied\n')

@@ -46,7 +46,7 @@ class KubernetesBackend:
         self._renewals: dict[str, lease.Renewal] = {}
         given = (self._client, self._find, self.flags)
         self.scripts, self.detached = parts.PodScripts(*given), parts.DetachedPods(*given)
-        self.inside = parts.InsidePods(*given)
+        self.inside, self.files = parts.InsidePods(*given), parts.PodFiles(*given)
         self.shared = parts.SharedNamespace(self._client, namespace)
 
     def objects(self, job_file: JobFile) -> list[Object]:

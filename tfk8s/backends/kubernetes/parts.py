@@ -13,10 +13,10 @@ from tfk8s.backends.kubernetes import claims, status
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes import free_gpus
-from tfk8s.backends.kubernetes.workloads import program_jobs, task_pods
+from tfk8s.backends.kubernetes.workloads import program_jobs, task_files, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.stacks import Stacks
-from tfk8s.core.script import LogOptions, Outcome, Script
+from tfk8s.core.script import Download, LogOptions, Outcome, Script
 from tfk8s.core.spec import Task
 from tfk8s.core.storage.volumes import KeptClaim
 
@@ -45,6 +45,14 @@ class _Part:
         if not cluster.has_servers:
             raise devices.no_servers(name, self._flags)
         return cluster
+
+    @contextlib.contextmanager
+    def _container(self, name: str, task: Task) -> Iterator[tuple[str, str]]:
+        """Yield the namespace and the pod of a task, whose state errors name."""
+        cluster = self._find(name)
+        pod = task_pods.names(self._client, cluster, [task])[task]
+        with status.naming_state(self._client, cluster, task):
+            yield cluster.namespace, pod
 
 
 class PodScripts(_Part):
@@ -113,10 +121,8 @@ class InsidePods(_Part):
         """Run a command in the container of a task."""
         from tfk8s.backends.kubernetes.api_server import terminal
 
-        cluster = self._find(name)
-        pod = task_pods.names(self._client, cluster, [task])[task]
-        with status.naming_state(self._client, cluster, task):
-            return terminal.run(self._client, cluster.namespace, pod, command)
+        with self._container(name, task) as (namespace, pod):
+            return terminal.run(self._client, namespace, pod, command)
 
     def stacks(self, name: str, chosen: Sequence[str]) -> list[Stacks]:
         """Look into the containers of tasks and scripts."""
@@ -127,6 +133,20 @@ class InsidePods(_Part):
     def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
         """End Jobs of programs after the end of another Job, which ends only its own pods."""
         program_jobs.end(self._client, self._find(name), jobs, succeeded=succeeded)
+
+
+class PodFiles(_Part):
+    """Copies files between this machine and the containers of tasks."""
+
+    def fetch(self, name: str, task: Task, download: Download) -> list[str]:
+        """Copy files from the container of a task."""
+        with self._container(name, task) as (namespace, pod):
+            return task_files.fetch(self._client, namespace, pod, download)
+
+    def send(self, name: str, task: Task, local: Path, path: str) -> None:
+        """Copy files to the container of a task."""
+        with self._container(name, task) as (namespace, pod):
+            task_files.send(self._client, namespace, pod, local, path)
 
 
 class SharedNamespace:

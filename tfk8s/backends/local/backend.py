@@ -22,6 +22,7 @@ from tfk8s.backends.local.supervision import requests
 from tfk8s.backends.local.supervision.script_request import script_request
 from tfk8s.backends.local.way_out.expected import expected
 from tfk8s.backends.options import BackendOptions
+from tfk8s.backends.parts import Absent
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core.events import Event
@@ -66,6 +67,9 @@ class LocalBackend:
         self.scripts = ForegroundScripts(_find, self._run)
         self.detached = foreground_scripts.no_detached(_find)
         self.inside = InsideProcesses()
+        self.files = Absent(_find, lambda *_: InvalidInput(
+            "tasks of a cluster on this machine have the files of this machine", help="copy them with cp"
+        ))  # fmt: skip
 
     def apply(self, job_file: JobFile) -> bool:
         """Start the cluster or its failed servers; return whether anything changed.

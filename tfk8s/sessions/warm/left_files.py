@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tfk8s.sessions.forks import processes
-from tfk8s.sessions.pod import file_server
+from tfk8s.task.files import packed
 
 _SINK = 3  # a descriptor
 
@@ -26,7 +26,7 @@ def pack(paths: Sequence[str], folder: Path) -> int:
         with contextlib.suppress(OSError):  # a script that has not begun has none
             os.chdir(folder)
         with contextlib.suppress(OSError), open(_SINK, "wb") as sink:  # nobody reads any more
-            file_server.pack(paths, sink)
+            packed.pack(paths, sink)
 
     processes.run_in_fork(run, [0, 1, 2, writer])
     os.close(writer)

@@ -15,6 +15,7 @@ import pytest
 
 from tfk8s.errors import quoted
 from tfk8s.sessions.pod import file_server
+from tfk8s.task.files import packed
 
 
 def parsed(source: IO[bytes]) -> list[list[Any]]:
@@ -26,9 +27,9 @@ def parsed(source: IO[bytes]) -> list[list[Any]]:
     return found
 
 
-def packed(*paths: str) -> list[list[Any]]:
+def entries_of(*paths: str) -> list[list[Any]]:
     sink = io.BytesIO()
-    file_server.pack(paths, sink)
+    packed.pack(paths, sink)
     sink.seek(0)
     return parsed(sink)
 
@@ -41,7 +42,7 @@ def test_an_archive_has_numbered_members(tmp_path: Path, monkeypatch: pytest.Mon
     os.mkfifo("model/pipe")
     Path("latest").symlink_to("model")
     Path("model/link").symlink_to("a")
-    assert packed("latest", "none", "model/a") == [
+    assert entries_of("latest", "none", "model/a") == [
         ["folder", "0"],
         ["file", "0/a", b"A"],
         ["file", "0/b", b"A"],
@@ -56,7 +57,7 @@ def test_an_archive_has_numbered_members(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_many_problems_are_counted(tmp_path: Path) -> None:
-    (*_, (_, problems)) = packed(*[str(tmp_path / "none")] * 103)
+    (*_, (_, problems)) = entries_of(*[str(tmp_path / "none")] * 103)
     assert problems[99:] == [
         f'"{tmp_path}/none" was not copied: there is no such file or folder',
         "3 more files were not copied",
@@ -80,7 +81,7 @@ def test_a_file_that_becomes_shorter_loses_no_other(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(b"x" * 300_000)
     sink = Truncates(tmp_path / "a")
-    file_server.pack([str(tmp_path)], sink)
+    packed.pack([str(tmp_path)], sink)
     sink.seek(0)
     _, (_, _, a), (_, _, b), (_, problems) = parsed(sink)
     assert (a, b) == (b"x" * len(a.rstrip(b"\0")) + bytes(300_000 - len(a.rstrip(b"\0"))), b"x" * 300_000)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 
 from tfk8s import polling
-from tfk8s.backends import downloads, received_files
+from tfk8s.backends import downloads
 from tfk8s.backends.kubernetes.api_server import commands, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -17,6 +17,7 @@ from tfk8s.core.script import Download, Outcome
 from tfk8s.errors import ClusterError
 from tfk8s.log import log
 from tfk8s.sessions.pod import file_server
+from tfk8s.task.files import received
 
 RETRY_TIMEOUT = 60.0  # of a copy whose stream breaks
 INTERRUPT_TIMEOUT = 60.0
@@ -85,7 +86,7 @@ class ScriptFiles:
         ) as command:
             output = commands.Output(command)
             try:
-                problems = received_files.receive(io.BufferedReader(output), self._wanted)
+                problems = received.receive(io.BufferedReader(output), self._wanted)
             finally:
                 self._furthest = max(self._furthest, output.count)
             with contextlib.suppress(ClusterError):  # the files are here, and the pod may end with the receipt

@@ -7,10 +7,10 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from tfk8s.backends import received_files
 from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
 from tfk8s.core.script import Download
 from tfk8s.errors import ClusterError
+from tfk8s.task.files import received
 
 
 class _ArrivingFiles(io.RawIOBase):
@@ -43,7 +43,7 @@ def copy(script: WarmScript, end: dict[str, Any], wanted: Sequence[Download]) ->
         return ["its files were not copied: its pod ends"]
     source = io.BufferedReader(_ArrivingFiles(script))
     try:
-        problems = received_files.receive(source, wanted)
+        problems = received.receive(source, wanted)
         with contextlib.suppress(ClusterError):  # the files are here
             source.read(1)  # to the end of the stream, of which the pod gets a receipt
         return problems

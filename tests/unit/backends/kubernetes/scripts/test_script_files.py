@@ -19,6 +19,7 @@ from tfk8s.backends.kubernetes.scripts.script_files import ScriptFiles
 from tfk8s.core.script import Outcome
 from tfk8s.errors import BackendUnreachable, ClusterError
 from tfk8s.sessions.pod import file_server
+from tfk8s.task.files import packed
 
 
 class Pods:
@@ -63,7 +64,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     (tmp_path / "pod").mkdir()
     (tmp_path / "pod/model").write_text("weights")
     sink = io.BytesIO()
-    file_server.pack([str(tmp_path / "pod/model")], sink)
+    packed.pack([str(tmp_path / "pod/model")], sink)
     monkeypatch.chdir(tmp_path)
     return sink.getvalue()
 

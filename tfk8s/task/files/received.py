@@ -1,6 +1,6 @@
-"""Files of a script on their way to this machine: from an archive to their places.
+"""Unpacks an archive of `packed` into the places of its files. Standard library only: this file also runs in pods.
 
-Whoever controls a script's pod writes what the archive says, so each entry is checked, and nothing is believed. The
+Whoever controls a pod writes what the archive says, so each entry is checked, and nothing is believed. The
 files are unpacked beside their places first. So a broken stream or a full disk leaves the files as they were.
 """
 
@@ -53,8 +53,7 @@ def receive(source: IO[bytes], wanted: Sequence[Download]) -> list[str]:
     """Unpack the archive of a script's files, and move them to their places.
 
     Returns:
-        The files that were not copied, each with the reason: the script did not leave them, or this machine can't store
-        them.
+        The files that were not copied, each with the reason: they were not there, or can't be stored here.
 
     Raises:
         ClusterError: the archive is incomplete, too large or too slow. Nothing was changed.
@@ -132,7 +131,7 @@ class _Stage:
 
 
 class _Damaged(Exception):
-    """An archive is not what `file_server.pack` writes."""
+    """An archive is not what `packed.pack` writes."""
 
 
 class _Archive:
@@ -163,7 +162,7 @@ class _Archive:
             raise _Damaged(f"there are more than {_MAX_ENTRIES:,} of them")
         except (_Damaged, ValueError, TypeError, RecursionError) as error:
             reason = str(error) if isinstance(error, _Damaged | InvalidPath) else "the archive is damaged"
-            raise ClusterError(f"the script's files did not arrive whole: {reason}") from error
+            raise ClusterError(f"the files did not arrive whole: {reason}") from error
 
     def _entry(self) -> list[object]:
         line = self._source.readline(_LINE_LIMIT)
@@ -211,8 +210,8 @@ class _Archive:
         if self._count + size > self._limit:
             given = os.environ.get(LIMIT_VARIABLE) or DEFAULT_LIMIT
             raise ClusterError(
-                f"the script's files were not copied: they have more than {given}",
-                help=f"{LIMIT_VARIABLE} sets another limit; or name fewer files in --get",
+                f"the files were not copied: they have more than {given}",
+                help=f"{LIMIT_VARIABLE} sets another limit; or copy fewer files",
             )
         self._count += size if has_come else 0
         if self._count < _LEAST_RATE * (time.monotonic() - self._start - _PATIENCE):

@@ -1,0 +1,1 @@
+"""Copies of files between this machine and the containers of tasks."""

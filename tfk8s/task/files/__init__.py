@@ -1,0 +1,1 @@
+"""Files on their way between pods and the user's machine."""
