@@ -108,6 +108,7 @@ INPUTS: dict[str, Bytes] = {
     "filling": HTTP2,
     "upload": HTTP2,
     "warm_pod": CHANNEL,
+    "warm_log": CHANNEL,
     "web_socket": WEB_SOCKET,
     "web_socket_answer": ANSWER,
     "log_lines": st.lists(st.sampled_from([b"\n", b"x", b"\xff", b"ab\ncd", b"y" * 5000]), max_size=300).map(b"".join),

@@ -11,13 +11,15 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
+from unittest import mock
 
 from fakes.web_socket import client_that_opens
 from websocket import WebSocketException
 
-from tfk8s.backends.kubernetes.api_server import lines, web_sockets
+from tfk8s.backends.kubernetes.api_server import lines, streams, web_sockets
 from tfk8s.backends.kubernetes.api_server.commands import RemoteCommand
-from tfk8s.core.script import Download
+from tfk8s.backends.kubernetes.scripts import warm_requests
+from tfk8s.core.script import Download, LogOptions
 from tfk8s.errors import ClusterError
 from tfk8s.log import log
 from tfk8s.sessions.cluster.create_session import SessionFields
@@ -31,6 +33,8 @@ from tfk8s.task.programs.folder_writer import InvalidPath
 
 MEMORY = 64 << 20  # the most bytes that a parser may use
 SECONDS = 5.0  # the most time
+
+_WARM_POD = {"metadata": {"namespace": "lab", "name": "demo-warm"}}
 
 Target = Callable[[bytes], None]
 TARGETS: dict[str, Target] = {}
@@ -183,6 +187,19 @@ def log_lines(data: bytes) -> None:
     stream = Stream(data)
     parts = list(iter(lambda: stream.recv(1 << 16), b""))
     assert b"\n".join(lines.split(parts, limit=1 << 20)).rstrip(b"\n") == data[1:].rstrip(b"\n")
+
+
+@target
+def warm_log(data: bytes) -> None:
+    """The log of a script in a warm pod, after the pod's first frame."""
+    near, far = socket.socketpair()
+    with far, mock.patch.object(streams, "dial", return_value=near):
+        channel.say_hello(far, {"received": 0})
+        far.sendall(data[1 : 1 << 16])
+        far.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ClusterError):
+            for line in warm_requests.lines(None, _WARM_POD, "script-1", LogOptions(follow=True)):  # type: ignore[arg-type]
+                assert "\n" not in line
 
 
 @target
