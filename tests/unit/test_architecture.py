@@ -35,6 +35,10 @@ def test_the_page_has_the_layers_that_import_linter_checks() -> None:
     ]
 
 
+def test_the_tree_needs_few_rows_to_be_found() -> None:
+    assert len(table("## Find the place")) <= 20
+
+
 def test_modules_on_the_pages_exist() -> None:
     for path in re.findall(r"`([\w/]+/(?:\w+\.py)?)`", PAGES):
         known = [PACKAGE / path, ROOT / path, PACKAGE / "backends" / path, PACKAGE / "backends" / "kubernetes" / path]
