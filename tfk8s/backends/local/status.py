@@ -40,6 +40,7 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
         reason, tasks = str(error), _all_tasks(record, Phase.FAILED, "ended with the cluster")
     except ClusterError as error:
         reason, tasks = str(error), _all_tasks(record, Phase.UNKNOWN, "the cluster's supervisor does not respond")
+        limits = limits._replace(lease=0.0)  # perhaps; else a `run` would take the cluster for one without, and keep it
     return ClusterStatus(
         name=record.name, backend="local", location=str(folder.path), target=record.target,
         master=record.job_file.master_task, tasks=tuple(tasks), created=record.created, reason=reason, scripts=scripts,

@@ -57,6 +57,16 @@ def test_a_cluster_ends_with_the_run_that_started_it(supervised: Supervised, run
     assert supervised.folder.end() == "because its `run` is gone (lease)"
 
 
+def test_a_cluster_whose_supervisor_does_not_respond_may_have_a_lease(
+    supervised: Supervised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def observe(_: object) -> None:
+        raise ClusterError("the supervisor does not respond")
+
+    monkeypatch.setattr(status.supervisor_client, "observe", observe)
+    assert status.status(supervised.folder, supervised.supervisor._record).limits.lease == 0
+
+
 @pytest.mark.parametrize("first_ends_first", [True, False])
 def test_a_second_run_holds_the_lease_too(supervised: Supervised, run: socket.socket, first_ends_first: bool) -> None:
     second = LocalBackend()
