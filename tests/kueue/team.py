@@ -83,10 +83,25 @@ class Team:
         """Wait until all tasks of a cluster wait, with these words in their reason; return the reason."""
         return self.until(name, lambda found: all(words in task.reason for task in found.tasks)).tasks[0].reason
 
-    def pods(self) -> dict[str, Any]:
-        """Return the pods of the namespace by name."""
+    def pods(self, prefix: str = "") -> dict[str, Any]:
+        """Return the pods of the namespace by name, those whose names begin with a prefix."""
         items = self._client.get(f"/api/v1/namespaces/{self.namespace}/pods")["items"]
-        return {item["metadata"]["name"]: item for item in items}
+        return {item["metadata"]["name"]: item for item in items if item["metadata"]["name"].startswith(prefix)}
+
+    def make_claim(self, name: str) -> None:
+        """Make a claim that every user can write to."""
+        core, version = f"/api/v1/namespaces/{self.namespace}", "v1"
+        resources = {"requests": {"storage": "1Gi"}}
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": resources}
+        self._apply(f"{core}/persistentvolumeclaims", version, "PersistentVolumeClaim", name, spec)
+        opener = {
+            "name": "opener", "image": IMAGE, "command": ["chmod", "777", "/opened"],
+            "securityContext": {"runAsUser": 0}, "volumeMounts": [{"name": "opened", "mountPath": "/opened"}],
+        }  # fmt: skip
+        volume = {"name": "opened", "persistentVolumeClaim": {"claimName": name}}
+        pod = {"restartPolicy": "Never", "containers": [opener], "volumes": [volume]}
+        self._apply(f"{core}/pods", version, "Pod", "opener", pod)
+        polling.wait_until(lambda: self.pods()["opener"]["status"]["phase"] == "Succeeded", "an open volume", WAIT)
 
     def workloads(self) -> dict[str, Any]:
         """Return the Workloads of the namespace by name."""

@@ -15,10 +15,12 @@ from team import WAIT, Team, cluster, make_job, programs, runs
 from tfk8s import concurrency
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.status import Phase
+from tfk8s.core.storage.volumes import Volume
 from tfk8s.errors import InvalidInput
 
 Make = Callable[..., Team]
 
+TRAIN = Path(__file__).with_name("train.py")
 TIMES = int(os.environ.get("TFK8S_TEST_TIMES", "3"))
 
 
@@ -74,20 +76,47 @@ def test_servers_and_programs_are_one_group(team: Make) -> None:
     assert {part["name"]: part["count"] for part in workload["spec"]["podSets"]} == {"ps": 1, "worker": 2}
 
 
+def high(client: Any) -> str:
+    """Return the name of a PriorityClass above the default, which is made."""
+    made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    client.request("POST", path, body={**made, "metadata": {"name": "tfk8s-high"}})
+    return "tfk8s-high"
+
+
 def test_a_preempted_cluster_says_so_and_comes_back(team: Make, client: Any) -> None:
-    high: dict[str, Any] = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
-    client.request(
-        "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body={**high, "metadata": {"name": "tfk8s-high"}}
-    )
     ours = team("300m", preemption={"withinClusterQueue": "LowerPriority"})
     ours.backend.apply(programs("low", run=RunPolicy(max_restarts=0)))
     ours.until_ready("low")
-    ours.backend.apply(programs("high", tasks=2, priority_class="tfk8s-high"))
+    ours.backend.apply(programs("high", tasks=2, priority_class=high(client)))
     ours.until_ready("high")
     reason = ours.until_said("low", "it was evicted (Preempted): Preempted to accommodate a workload")
     assert reason.startswith('queue "gold" has not admitted it')
     ours.backend.delete("high")
     assert all(not task.restarts for task in ours.until_ready("low").tasks)
+
+
+def test_training_that_is_preempted_ends_with_the_same_loss(team: Make, client: Any) -> None:
+    weight = 0.0
+    for _ in range(150):
+        weight += 0.02 * (3 - weight)
+    ours = team("100m", preemption={"withinClusterQueue": "LowerPriority"})
+    ours.make_claim("state")
+    volumes = (Volume(path="/data", claim="state"),)
+    ours.backend.apply(programs("low", "python3", "-c", TRAIN.read_text(), tasks=1, volumes=volumes))
+
+    def log() -> str:
+        return "".join(client.text(f"/api/v1/namespaces/{ours.namespace}/pods/{pod}/log") for pod in ours.pods("low-"))
+
+    ours.until("low", lambda found: runs(found) and "step 30\n" in log())
+    ours.backend.apply(programs("high", tasks=1, priority_class=high(client)))
+    ours.until_ready("high")
+    ours.until_said("low", "it was evicted (Preempted)")
+    ours.backend.delete("high")
+    ours.until("low", lambda found: found.tasks[0].phase is Phase.SUCCEEDED)
+    said = log()
+    assert f"loss {(3 - weight) ** 2!r} after step 150\n" in said
+    assert "begins after step 0\n" not in said
 
 
 def test_a_cohort_lends_what_a_queue_has_not(team: Make) -> None:
