@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 import typer.main
+from typer.core import TyperCommand, TyperGroup
 
 from tfk8s.cli.command import Command, Group, ScriptCommand
 from tfk8s.cli.completion import keep_quick, one_of
@@ -131,6 +132,13 @@ class CommandLine(Group):
         for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
             self.add_command(_command(name), name)
         return super().get_command(ctx, cmd_name)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Return the commands and options that complete a word. Builds commands without their parameters."""
+        del ctx
+        commands: Any = {name: TyperCommand(name, help=line) for name, (_, line) in COMMANDS.items()}
+        names = TyperGroup(name=self.name, commands=commands, params=self.params)
+        return list(names.shell_complete(typer.Context(names), incomplete))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write each command with the first line of its docstring. Builds no command: all would take 40 ms."""

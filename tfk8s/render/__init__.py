@@ -6,12 +6,14 @@ from tfk8s.core.job_kinds import has_keeper
 from tfk8s.core.spec import JobFile
 from tfk8s.core.storage import claims
 from tfk8s.errors import InvalidInput
-from tfk8s.render import lifetime, manifests, package_files, yaml
+from tfk8s.render import lifetime, manifests, package_files
 from tfk8s.render.pods import Object
 
 
 def text(job_file: JobFile, namespace: str | None = None) -> str:
     """Return the result of `objects` as YAML, ready for `kubectl apply -f`."""
+    from tfk8s.render import yaml  # whose import takes longer than that of all else here, and few commands need it
+
     return yaml.dump(objects(job_file, namespace))
 
 
