@@ -21,8 +21,6 @@ from tfk8s.render import script_job
 from tfk8s.render.pods import Object
 from tfk8s.task.programs.import_variables import READ_LATER, read_at_import
 
-_OWN_TASK = "TFK8S_INDEX"  # the variable of scripts that run once for each task
-
 
 def fits(cluster: DeployedCluster, script: Script) -> bool:
     """Return whether a script may run in a warm pod: it needs nothing that a fork lacks, and one folder is enough.
@@ -34,7 +32,7 @@ def fits(cluster: DeployedCluster, script: Script) -> bool:
     needs_pod = script.fresh or own.cpu or own.memory or gpus or script.requirements
     at_import = read_at_import(script.environment).keys() - READ_LATER
     is_possible = cluster.warm is not False and platforms.POLLS_FILES
-    return is_possible and not (needs_pod or at_import or _OWN_TASK in script.environment)
+    return is_possible and not (needs_pod or at_import)
 
 
 def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes) -> Outcome | None:

@@ -192,7 +192,6 @@ def test_a_pod_that_was_deleted_without_its_job_is_an_error(monkeypatch: pytest.
         (Script(path=Path("a.py"), requirements=Path("r.txt")), {}, False),
         (Script(path=Path("a.py"), downloads=[Download("model", Path("model"))]), {}, True),
         (Script(path=Path("a.py"), environment={"OMP_NUM_THREADS": "1"}), {}, False),
-        (Script(path=Path("a.py"), environment={"TFK8S_JOB": "worker", "TFK8S_INDEX": "1"}), {}, False),
     ],
 )  # fmt: skip
 def test_scripts_that_need_more_than_a_fork_get_a_pod(script: Script, warm: dict[str, str], fits: bool) -> None:
