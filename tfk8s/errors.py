@@ -189,6 +189,12 @@ def there_are(names: Sequence[str], kind: str) -> str:
     return f"the {kind}s are {', '.join(names)}" if len(names) > 1 else f"the only {kind} is {names[0]}"
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """Return at most so many names for a message, and how many more there are: "a, b and 3 more"."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def _excerpt(problem: Problem) -> tuple[str, str]:
     """Return the part of the line that fits a screen, and the carets under it."""
     start = max(0, problem.column - 1 - _SCREEN // 2) if len(problem.source) > _SCREEN else 0

@@ -20,7 +20,7 @@ from typing import Any
 
 from tfk8s import polling
 from tfk8s.core.addresses import SCHEME, host_and_port, task_at
-from tfk8s.errors import InvalidInput, WaitTimeout
+from tfk8s.errors import InvalidInput, WaitTimeout, listed
 from tfk8s.sessions import error_names
 from tfk8s.sessions.cluster import elastic_sessions, placement, reset
 from tfk8s.sessions.cluster.view import PROBE_TIMEOUT, ClusterView
@@ -102,9 +102,8 @@ def _has_children() -> bool:
 def _addresses(tasks: Mapping[str, str]) -> str | None:
     if not tasks:
         return None
-    listed = [f"{task} at {address}" for task, address in tasks.items()]
-    more = f" and {len(listed) - _MAX_LISTED} more" if len(listed) > _MAX_LISTED else ""
-    return f"this cluster's tasks are {', '.join(listed[:_MAX_LISTED])}{more}; TFK8S_TARGET is the master's address"
+    shown = listed([f"{task} at {address}" for task, address in tasks.items()], _MAX_LISTED)
+    return f"this cluster's tasks are {shown}; TFK8S_TARGET is the master's address"
 
 
 def last_success(session: Any) -> float:

@@ -14,7 +14,7 @@ from tfk8s.backends.kubernetes.nodes import conditions, free_gpus
 from tfk8s.backends.kubernetes.nodes.cluster_fit import find_room
 from tfk8s.core.spec import JobFile
 from tfk8s.core.storage import claims
-from tfk8s.errors import Tfk8sError
+from tfk8s.errors import Tfk8sError, listed
 from tfk8s.features.doctor import network
 from tfk8s.features.doctor.check import Check, State
 from tfk8s.render import rbac
@@ -112,11 +112,6 @@ def feature_check(feature: str, namespace: str, missing: Sequence[Permission]) -
     return replace(check, state=State.NOTE, detail=f"job files with them would be refused: {check.detail}")
 
 
-def _listed(permissions: Sequence[Permission]) -> str:
-    more = len(permissions) - _MAX_NAMED
-    return ", ".join(map(str, permissions[:_MAX_NAMED])) + f" and {more} more" * (more > 0)
-
-
 def permissions_check(needed_by: str, namespace: str, missing: Sequence[Permission]) -> Check:
     """Return the check of a command's or a feature's permissions, with the Role that grants the missing permissions."""
     name = f"permissions: {needed_by}"
@@ -126,7 +121,7 @@ def permissions_check(needed_by: str, namespace: str, missing: Sequence[Permissi
     return Check(
         name,
         State.MISSING,
-        f'you may not {_listed(missing)} in namespace "{namespace}"',
+        f'you may not {listed(list(map(str, missing)), _MAX_NAMED)} in namespace "{namespace}"',
         f"ask an administrator for the Role {role}: `tfk8s roles | kubectl apply -n {namespace} -f -` creates it, "
         f"`kubectl create rolebinding YOU -n {namespace} --role={role} --user=YOU` grants it",
     )

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tfk8s.errors import listed
 from tfk8s.features.timeline import steps
 from tfk8s.features.timeline.step_stats import read_step
 from tfk8s.features.timeline.steps import CallCount, TracedStep
@@ -145,9 +146,7 @@ class Recorder:
 
 def describe(fetches: Any) -> str:
     """Return the names of what a call fetches, without `:0`: "loss, train and 2 more"."""
-    names = list(_names(fetches))
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return ", ".join(names[:_MAX_NAMES]) + more
+    return listed(list(_names(fetches)), _MAX_NAMES)
 
 
 def _names(fetches: Any) -> Iterator[str]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tfk8s.core.programs import INTERRUPTED
+from tfk8s.errors import listed
 from tfk8s.sessions.call_guard import CallGuard, ends_calls
 
 
@@ -82,5 +83,4 @@ def _threads() -> str:
     ]
     if not names:
         return "the script"
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return f"the script's thread{'s' * (len(names) > 1)} {shown}"
+    return f"the script's thread{'s' * (len(names) > 1)} {listed(names, 3)}"

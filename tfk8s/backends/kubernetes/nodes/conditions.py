@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tfk8s.errors import listed
 from tfk8s.render.pods import Object
 
 _READY = "Ready"
@@ -51,9 +52,4 @@ def _grouped(found: Iterator[tuple[Object, str]]) -> list[str]:
     names: dict[str, list[str]] = {}
     for node, text in found:
         names.setdefault(text, []).append(node["metadata"]["name"])
-    return [f"{text}: {_listed(nodes)}" for text, nodes in names.items()]
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MAX_NAMED
-    return ", ".join(names[:_MAX_NAMED]) + f" and {more} more" * (more > 0)
+    return [f"{text}: {listed(nodes, _MAX_NAMED)}" for text, nodes in names.items()]

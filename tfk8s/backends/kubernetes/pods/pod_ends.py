@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 from tfk8s import polling
+from tfk8s.errors import listed
 from tfk8s.render.pods import POD_GRACE, Object
 from tfk8s.sessions.forks.escalation import forwarded_signals
 
@@ -61,8 +62,6 @@ class PodWait:
     def _awaited(self) -> str:
         if self._grace <= POD_GRACE:
             return f"{self._what} to end"
-        names = ", ".join(self._names[:_NAMES]) + (
-            f" and {len(self._names) - _NAMES} more" * (len(self._names) > _NAMES)
-        )
+        names = listed(self._names, _NAMES)
         advice = "; Ctrl-C ends them at once" * self._can_hurry
         return f"{self._what} to end, at most {self._grace} s: {names}{advice}"

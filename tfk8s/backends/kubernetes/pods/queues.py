@@ -13,6 +13,7 @@ from http import HTTPStatus
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.errors import listed
 from tfk8s.render import kueue
 from tfk8s.render.pods import Object
 
@@ -95,10 +96,7 @@ def _place(workload: Object, waiting: Sequence[Object]) -> str:
     """
     queue = _queue_of_waiting(workload)
     ahead = [_name(item) for item in waiting[: waiting.index(workload)] if queue and _queue_of_waiting(item) == queue]
-    if not ahead:
-        return ""
-    more = f" and {len(ahead) - _MAX_AHEAD} more" if len(ahead) > _MAX_AHEAD else ""
-    return f"place {len(ahead) + 1} in the queue, behind {', '.join(ahead[:_MAX_AHEAD])}{more}"
+    return f"place {len(ahead) + 1} in the queue, behind {listed(ahead, _MAX_AHEAD)}" if ahead else ""
 
 
 def _queue_of_waiting(workload: Object) -> str:
