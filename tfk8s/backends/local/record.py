@@ -16,10 +16,9 @@ from typing import Any
 
 from tfk8s.backends import interpreter
 from tfk8s.backends.local import capacity
-from tfk8s.backends.local.isolation import OWN_NETWORK, Isolation, Kind
+from tfk8s.backends.local.isolation import OWN_NETWORK, Isolation
 from tfk8s.backends.local.loopback.ports import Ports
-from tfk8s.backends.plain import as_plain, job_file_from_dict, job_file_to_dict
-from tfk8s.backends.typed import require_types
+from tfk8s.backends.plain import as_plain, from_plain, job_file_from_dict, job_file_to_dict
 from tfk8s.core import addresses, job_kinds
 from tfk8s.core.environment import data_variables, folder_variables, grace_variables, program_variables, texts
 from tfk8s.core.job_kinds import program_jobs
@@ -148,11 +147,7 @@ class Record:
             ValueError: the data is damaged, or from another version of tfk8s.
         """
         try:
-            tasks = [TaskRecord(**task) for task in plain["tasks"]]
-            isolation = Isolation(Kind(plain["isolation"]["kind"]), plain["isolation"]["reason"])
-            job_file = job_file_from_dict(plain["job_file"])
-            values = {**plain, "tasks": tasks, "job_file": job_file, "isolation": isolation}
-            return require_types(cls(**values))._consistent()
+            return from_plain(cls, {**plain, "job_file": job_file_from_dict(plain["job_file"])})._consistent()
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Tfk8sError) as error:
             raise ValueError(f"it is no record of a cluster: {error}") from error
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tfk8s.backends.local.record import Record
-from tfk8s.backends.plain import as_plain
-from tfk8s.backends.typed import require_types
+from tfk8s.backends.plain import as_plain, from_plain
 from tfk8s.sessions.forks import ipc
 
 T = TypeVar("T")
@@ -174,6 +173,6 @@ def _read(kind: type[T], message: ipc.Message) -> T:
     try:
         if "record" in values:
             values["record"] = Record.from_dict(values["record"])
-        return require_types(kind(**values))
+        return from_plain(kind, values)
     except (TypeError, ValueError) as error:
         raise BadRequest(f"it has a wrong field: {error}") from error
