@@ -76,6 +76,6 @@ def good() -> dict[str, ipc.Message]:
     every = (
         requests.Observe(), requests.Dial(task="worker/0"), requests.Restart(task=None),
         requests.Scale(record=make(3)), run, requests.Stop(reason="was removed"), requests.Hold(),
-        requests.Keep(unless_shared=False),
+        requests.Keep(),
     )  # fmt: skip
     return {message["do"]: message for message in map(requests.to_message, every)}

@@ -156,6 +156,22 @@ class Files(Protocol):
         ...
 
 
+class Leases(Protocol):
+    """The leases that this process holds: a cluster with a lease is removed when nobody holds the lease any more."""
+
+    def holds(self, name: str) -> bool:
+        """Return whether this process holds a cluster's lease."""
+        ...
+
+    def release(self, name: str) -> bool:
+        """Give back this process' hold of a cluster's lease if other processes hold the lease; return whether they do.
+
+        Raises:
+            Tfk8sError: the cluster can't be asked.
+        """
+        ...
+
+
 class Shared(Protocol):
     """Shows what the clusters of a Kubernetes namespace share."""
 

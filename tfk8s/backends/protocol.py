@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # commands that need no backend import this module too
     from tfk8s.backends.options import BackendOptions
-    from tfk8s.backends.parts import Detached, Files, Inside, Scripts, Shared
+    from tfk8s.backends.parts import Detached, Files, Inside, Leases, Scripts, Shared
     from tfk8s.core.events import Event
     from tfk8s.core.plan import Plan, Scaling
     from tfk8s.core.spec import JobFile, Task
@@ -86,6 +86,11 @@ class Backend(Protocol):
     @property
     def files(self) -> Files:
         """The part that copies files of tasks."""
+        ...
+
+    @property
+    def leases(self) -> Leases:
+        """The part that gives leases back."""
         ...
 
     @property

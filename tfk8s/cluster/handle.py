@@ -48,6 +48,7 @@ class Cluster:
     def __init__(self, backend: Backend, name: str, *, keep: bool = True) -> None:
         self.backend, self.name = backend, name
         self.created = self.changed = False
+        self._applied: JobFile | None = None
         self._keep, self._exit_code, self._connection = keep, 0, ClusterConnection(backend, name)
 
     def status(self) -> ClusterStatus:
@@ -75,9 +76,9 @@ class Cluster:
         except NoSuchCluster:
             self.created, found = True, lease  # from now on, leaving the `with` removes a cluster that is half created
         given = None if lease is None or found is None else int(found)
-        self._job_file = replace(job_file, lease=given)
+        self._applied = replace(job_file, lease=given)
         try:
-            self.changed = self.backend.apply(self._job_file)
+            self.changed = self.backend.apply(self._applied)
         except InvalidInput:
             self.created = False
             raise
@@ -194,8 +195,7 @@ class Cluster:
         chosen = None if task is None else parse_task(task, before)
         is_seen = self.backend.restart(self.name, chosen)
         if timeout is not None:
-            restarted = before if chosen is None else {chosen: before[chosen]}
-            restarted = restarted if is_seen else {}
+            restarted = {task: status for task, status in before.items() if is_seen and chosen in (None, task)}
             require_up(self.backend, wait_until_ready(self.backend, self.name, timeout, on_change, restarted))
 
     def scale(
@@ -287,8 +287,8 @@ class Cluster:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
-        if self.created and not self._keep:
-            removal.remove_unless_used(self.backend, self._job_file, error, self._exit_code)
+        if self._applied and not self._keep:
+            removal.leave(self.backend, self._applied, error, self._exit_code, created=self.created)
 
     def __repr__(self) -> str:
         return f"<tfk8s.Cluster {self.name!r} ({self.backend.name})>"

@@ -128,7 +128,7 @@ def describe_use(status: ClusterStatus, *, changed: bool) -> str:
         changed: whether `run` has changed the cluster.
     """
     state = "was updated to the job file" if changed else "already runs"
-    rest = ", and the last `run` removes it" if status.limits.lease == 0 else " and keeps it"
+    rest = ", and the last `run` removes it" if status.limits.lease is not None else " and keeps it"
     return f'cluster "{status.name}" {state}: run uses it{rest}'
 
 

@@ -17,6 +17,7 @@ _LOOKS = 10  # in the time of `idle`, and of a lease
 LEASE = 900  # seconds that a cluster outlives the `run` that started the cluster
 RENEWALS = 15  # in the time of a lease
 RENEWED = "tfk8s.dev/renewed"  # the annotation of the ServiceAccount that each renewal changes
+HOLDER = "run.tfk8s.dev/"  # begins the annotation that each `run` has there while it holds the lease
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 

@@ -27,6 +27,7 @@ from tfk8s.core.storage.claims import claims_to_make
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
 from tfk8s.sessions.timing import TIMING
 from tfk8s.task import wire
+from tfk8s.testing.leases import FakeLeases
 
 CREATED = 1_700_000_000.0  # when every cluster was made
 
@@ -71,7 +72,7 @@ class FakeBackend:
         self.on_run: Callable[[Script], object] = lambda _: None
         self.connections: list[socket.socket] = []
         self.first_phase, self.refusal, self.loss_reason, self.exit_code, self.observers = Phase.READY, "", "", 0, 0
-        self.past_events: list[Event] = []
+        self.past_events, self.leases = list[Event](), FakeLeases()
         for job_file in job_files:
             self._make(job_file, phase)
 
@@ -92,11 +93,13 @@ class FakeBackend:
     def apply(self, job_file: JobFile) -> bool:
         """Make the cluster; refuse a name that another job file has."""
         self.calls.append(f"apply {job_file.name}")
-        job_file, existing = replace(job_file, lease=None), self.job_files.get(job_file.name)
+        leased, job_file = job_file, replace(job_file, lease=None)
+        existing = self.job_files.get(job_file.name)
         if existing not in (None, job_file):
             raise InvalidInput(f'cluster "{job_file.name}" runs already, from another job file')
         if existing is None:
             self._make(job_file, self.first_phase)
+        self.leases.apply(leased)
         return existing is None
 
     def plan(self, job_file: JobFile) -> Plan:

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase
 from tfk8s.errors import (
     BackendUnreachable,
+    ClusterError,
     InvalidInput,
     TaskUnreachable,
 )
@@ -266,3 +268,36 @@ def test_a_cluster_that_is_left_to_other_scripts_loses_its_lease(monkeypatch: py
         cluster.apply(job_file(), lease=900)
         backend.scale("mnist", {"chief": 2})  # by another command
     assert applied == [(900, 1), (None, 2)]
+
+
+@pytest.mark.parametrize("error", [None, ClusterError("lost")])
+def test_a_lease_that_others_hold_leaves_the_cluster_to_them(error: ClusterError | None) -> None:
+    backend = FakeBackend()
+    with contextlib.suppress(ClusterError), Cluster(backend, "mnist", keep=False) as cluster:
+        cluster.apply(job_file(), lease=900)
+        backend.leases.are_shared = True
+        if error:
+            raise error
+    assert backend.calls == ["apply mnist"]
+
+
+def leased(lease: float | None) -> list[Callable[[ClusterStatus], ClusterStatus]]:
+    return [lambda status: replace(status, limits=Limits(None, None, lease))]
+
+
+@pytest.mark.parametrize(("at_the_end", "is_removed"), [(900.0, True), (None, False)])
+def test_the_last_run_removes_a_cluster_that_another_made(at_the_end: float | None, is_removed: bool) -> None:
+    backend = FakeBackend(job_file())
+    backend.updates = leased(900.0)
+    with Cluster(backend, "mnist", keep=False) as cluster:
+        cluster.apply(job_file(), lease=900)
+        backend.updates = leased(at_the_end)  # an `up` takes the lease away
+    assert backend.calls == ["apply mnist", *(["delete mnist"] if is_removed else [])]
+
+
+def test_a_run_that_is_refused_leaves_a_leased_cluster_alone() -> None:
+    backend = FakeBackend(job_file())
+    backend.updates = leased(900.0)
+    with pytest.raises(InvalidInput), Cluster(backend, "mnist", keep=False) as cluster:
+        cluster.apply(job_file(worker=5), lease=900)
+    assert backend.calls == ["apply mnist"]

@@ -46,7 +46,7 @@ def test_amounts_are_read_as_in_a_job_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lease", "rest"), [(None, " and keeps it"), (900, " and keeps it"), (0.0, ", and the last `run` removes it")]
+    ("lease", "rest"), [(None, " and keeps it"), *((lease, ", and the last `run` removes it") for lease in (900, 0.0))]
 )
 def test_what_becomes_of_a_cluster_that_run_has_found(backend: FakeBackend, lease: float | None, rest: str) -> None:
     status = replace(backend.observe("mnist"), limits=Limits(None, None, lease))

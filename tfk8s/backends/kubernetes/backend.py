@@ -43,7 +43,7 @@ class KubernetesBackend:
         options = {"context": context, "namespace": namespace}
         self.flags = "".join(f" --{name} {value}" for name, value in options.items() if value)
         self._applied: dict[str, str] = {}  # namespaces by the cluster's name
-        self._renewals: dict[str, lease.Renewal] = {}
+        self.leases = lease.Renewals(self._client)
         given = (self._client, self._find, self.flags)
         self.scripts, self.detached = parts.PodScripts(*given), parts.DetachedPods(*given)
         self.inside, self.files = parts.InsidePods(*given), parts.PodFiles(*given)
@@ -62,7 +62,7 @@ class KubernetesBackend:
 
         The lease is left out if this user may not create the cluster's own Job, or if a cluster without one runs.
         """
-        self._end_lease(job_file.name)
+        self.leases.end(job_file.name)
         try:
             plan = self._apply(job_file)
         except lifetime.MayNotLimit as error:
@@ -75,8 +75,7 @@ class KubernetesBackend:
             return False
         self._applied[job_file.name] = self._namespace_for(job_file)
         if job_file.lease:
-            of = (self._namespace_for(job_file), job_file.name, job_file.lease)
-            self._renewals[job_file.name] = lease.Renewal(self._client, *of)
+            self.leases.begin(self._namespace_for(job_file), job_file.name, job_file.lease)
         if job_file.warm and not job_file.script.gpus and any(job.has_server for job in job_file.jobs):
             from tfk8s.backends.kubernetes.scripts import warm_pods
 
@@ -151,12 +150,8 @@ class KubernetesBackend:
 
     def delete(self, name: str, *, delete_claims: bool = False) -> list[str]:
         """Delete the cluster, and wait until its pods are gone."""
-        self._end_lease(name)
+        self.leases.end(name)
         return apply.delete(self._client, self._namespace_of(name), name, delete_claims=delete_claims)
-
-    def _end_lease(self, name: str) -> None:
-        if renewal := self._renewals.pop(name, None):
-            renewal.end()
 
     def _apply(self, job_file: JobFile, *, dry_run: bool = False) -> Plan:
         self._client.require_version()

@@ -19,6 +19,7 @@ from tfk8s.backends.local import capacity, logs, starting, state, status, superv
 from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.backends.local.supervision import requests
+from tfk8s.backends.local.supervision.held_leases import HeldLeases
 from tfk8s.backends.local.supervision.script_request import script_request
 from tfk8s.backends.local.way_out.expected import expected
 from tfk8s.backends.options import BackendOptions
@@ -63,7 +64,7 @@ class LocalBackend:
     def __init__(self, *, allow_exposed_ports: bool = False, python: str | None = None) -> None:
         self._exposed = allow_exposed_ports
         self._python = None if python is None else interpreter.named(python)
-        self._leases: dict[str, socket.socket] = {}  # connections by the cluster's name
+        self.leases = HeldLeases()
         self.scripts = ForegroundScripts(_find, self._run)
         self.detached = foreground_scripts.no_detached(_find)
         self.inside = InsideProcesses()
@@ -85,8 +86,7 @@ class LocalBackend:
             if record is not None and folder.is_running():
                 return self._apply_to_running(folder, record, job_file, has_lease=has_lease)
             connection = starting.start(folder, job_file, exposed=self._exposed, python=self._python, leased=has_lease)
-            if connection:
-                self._leases[job_file.name] = connection
+            self.leases.hold(job_file.name, connection)
         return True
 
     def _change(self, folder: state.Folder, record: Record, job_file: JobFile) -> bool:
@@ -107,17 +107,10 @@ class LocalBackend:
                 on_error.enter_context(connection)
             changed = self._change(folder, record, job_file)
             on_error.pop_all()
-        name = folder.path.name
-        if connection:
-            self._leases[name] = connection
-        elif not has_lease:  # a `run` that leaves the cluster to other scripts takes the lease from no other `run`
-            supervisor_client.send_request(folder, requests.Keep(unless_shared=name in self._leases))
-            self._close_lease(name)
+        if not has_lease:
+            supervisor_client.send_request(folder, requests.Keep())
+        self.leases.hold(folder.path.name, connection)
         return changed
-
-    def _close_lease(self, name: str) -> None:
-        if connection := self._leases.pop(name, None):
-            connection.close()
 
     def plan(self, job_file: JobFile) -> Plan:
         """Return the changes that `apply` would make."""
@@ -245,7 +238,7 @@ class LocalBackend:
                 )
             cluster_end.end(folder, "was removed by `tfk8s down`")
             folder.remove()
-        self._close_lease(name)
+        self.leases.close(name)
         return []
 
 

@@ -35,7 +35,7 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
         tasks = [_task_status(folder, task, jobs[task.job], values) for task, values in described]
         scripts = tuple(map(_script_status, observed.scripts))
         idle_since, isolation, way_out = observed.idle_since, observed.isolation, observed.way_out
-        limits = limits._replace(lease=0.0 if observed.leased else None)  # the cluster ends at once
+        limits = limits._replace(lease=0.0 if observed.holders else None)  # the cluster ends at once
     except supervisor_client.SupervisorGone as error:
         reason, tasks = str(error), _all_tasks(record, Phase.FAILED, "ended with the cluster")
     except ClusterError as error:

@@ -152,10 +152,10 @@ class Supervisor:
                 self._stop(request.reason, hurry=request.hurry)
                 return True
             case requests.Hold():
-                ipc.send(connection, {"held": self.lease.is_held})
-                return self.lease.is_held and self.lease.hold(connection)
+                ipc.send(connection, {"held": bool(self.lease.holders)})
+                return bool(self.lease.holders) and self.lease.hold(connection)
             case requests.Keep():
-                self.lease.cancel(unless_shared=request.unless_shared)
+                self.lease.cancel()
                 ipc.send(connection, {})
         return False
 
@@ -166,7 +166,7 @@ class Supervisor:
             tasks=[tasks[str(task.task)] for task in self._record.tasks],
             scripts=self._scripts.describe(),
             idle_since=self._lifetime.idle_since,
-            leased=self.lease.is_held,
+            holders=self.lease.holders,
             isolation=self._record.isolation.describe(),
             way_out=self._way_out.way.text,
             proxy=self._way_out.variables({}),

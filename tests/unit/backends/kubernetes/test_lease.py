@@ -16,7 +16,7 @@ from tfk8s.backends.kubernetes.api_server.errors import ApiError, NoResponse
 from tfk8s.backends.kubernetes.nodes import cluster_fit
 from tfk8s.backends.kubernetes.workloads import lease, lifetime
 from tfk8s.backends.kubernetes.workloads.lifetime import MayNotLimit
-from tfk8s.core.lifetime import RENEWED
+from tfk8s.core.lifetime import HOLDER, RENEWED
 from tfk8s.core.plan import Action, Change, Plan
 from tfk8s.errors import BackendUnreachable
 from tfk8s.render import lifetime as rendered
@@ -40,6 +40,7 @@ class RenewalClient:
 
     def __init__(self, *answers: Exception | None) -> None:
         self.answers, self.sent = list(answers), []  # type: ignore[var-annotated]
+        self.annotations: dict[str, str] = {}
         self.is_over = threading.Event()
 
     def require_version(self) -> None:
@@ -52,7 +53,9 @@ class RenewalClient:
             self.is_over.set()
         if answer:
             raise answer
-        return {}
+        merged = {**self.annotations, **change["metadata"]["annotations"]}
+        self.annotations = {key: value for key, value in merged.items() if value is not None}
+        return {"metadata": {"annotations": self.annotations}}
 
 
 def renew(client: Any) -> lease.Renewal:
@@ -73,7 +76,9 @@ def test_renewals_change_an_annotation_of_the_jobs_account_until_the_end() -> No
     client = RenewalClient(None, None, None)
     renewal = renew(client)
     path = "/api/v1/namespaces/ns/serviceaccounts/demo-lifetime"
-    assert client.sent[0] == ("PATCH", path, "application/merge-patch+json", [RENEWED])
+    method, sent_path, content_type, (renewed, holder) = client.sent[0]
+    assert (method, sent_path, content_type, renewed) == ("PATCH", path, "application/merge-patch+json", RENEWED)
+    assert holder.startswith(HOLDER)
     assert renewing()
     renewal.end()
     until_ended()
@@ -98,6 +103,26 @@ def test_a_lease_that_another_command_took_is_given_up(caplog: pytest.LogCapture
     renew(RenewalClient(None, ApiError(404, "not found")))
     until_ended()
     assert caplog.messages[-1] == 'cluster "demo" has no lease any more: another command took the lease'
+
+
+def test_of_several_runs_all_but_the_last_leave_the_cluster_to_another() -> None:
+    client = RenewalClient(None)
+    held = [renew(client) for _ in range(3)]
+    polling.wait_until(lambda: len(client.annotations) == 4, "all to hold the lease", 10)
+    assert [renewal.release() for renewal in held] == [True, True, False]
+    assert list(client.annotations) == [RENEWED]
+    until_ended()
+
+
+def test_nobody_shares_a_lease_that_another_command_took() -> None:
+    client = RenewalClient(None)
+    renewal = renew(client)
+    client.answers = [ApiError(404, "not found")] * 2
+    assert renewal.release() is False
+
+
+def test_a_run_gives_back_its_own_lease_alone() -> None:
+    assert lease.Renewals(RenewalClient()).release("demo") is False  # type: ignore[arg-type]
 
 
 class Renewals(list[tuple[object, ...]]):

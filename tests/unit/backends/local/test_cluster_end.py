@@ -37,7 +37,7 @@ def test_a_signal_ends_at_once_what_saves(
                 tasks = [("worker", "Running"), ("evaluator", "Succeeded")]
                 tasks = [{"job": job, "index": 0, "phase": phase} for job, phase in tasks]
                 snapshot = requests.Snapshot(
-                    record=record, tasks=tasks, scripts=[{"name": "", "pid": 7}], idle_since=None, leased=False,
+                    record=record, tasks=tasks, scripts=[{"name": "", "pid": 7}], idle_since=None, holders=0,
                     isolation="", way_out="", proxy={},
                 )  # fmt: skip
                 ipc.send(connection, requests.to_message(snapshot))

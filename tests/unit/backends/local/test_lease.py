@@ -40,7 +40,7 @@ def run(supervised: Supervised) -> Iterator[socket.socket]:
 
 
 def has_lease(supervised: Supervised) -> bool:
-    return bool(supervised.ask(good()["observe"])["leased"])
+    return bool(supervised.ask(good()["observe"])["holders"])
 
 
 def has_ended(supervised: Supervised) -> bool:
@@ -71,7 +71,7 @@ def test_a_cluster_whose_supervisor_does_not_respond_may_have_a_lease(
 def test_a_second_run_holds_the_lease_too(supervised: Supervised, run: socket.socket, first_ends_first: bool) -> None:
     second = LocalBackend()
     assert second.apply(WITH) is False  # nothing has changed
-    ends = [run.close, lambda: second._close_lease("demo")]
+    ends = [run.close, lambda: second.leases.close("demo")]
     for number, end in enumerate(ends if first_ends_first else reversed(ends)):
         assert number == 0 or has_lease(supervised)
         end()
@@ -82,7 +82,6 @@ def test_a_run_that_is_refused_holds_no_lease(supervised: Supervised, run: socke
     second, other = LocalBackend(), dataclasses.replace(WITH, env={"A": "other"})
     with pytest.raises(InvalidInput, match="another job file"):
         second.apply(other)
-    assert second._leases == {}
     run.close()
     assert has_ended(supervised)
 
@@ -100,7 +99,7 @@ def test_up_ends_the_lease_and_the_cluster_stays(supervised: Supervised, run: so
     second = LocalBackend()
     second.apply(WITH)
     LocalBackend().apply(WITHOUT)  # as `up` and `run --keep`
-    second._close_lease("demo")
+    second.leases.close("demo")
     run.close()
     assert not has_lease(supervised)
     assert not supervised.supervisor.lease.has_run_out
@@ -111,7 +110,6 @@ def test_a_run_that_leaves_the_cluster_to_scripts_ends_its_lease(supervised: Sup
     second.apply(WITH)
     run.close()
     second.apply(WITHOUT)
-    assert second._leases == {}
     assert not has_lease(supervised)
     assert not supervised.supervisor.lease.has_run_out
 
@@ -121,8 +119,7 @@ def test_a_run_that_leaves_the_cluster_to_another_run_lets_it_remove_the_cluster
 ) -> None:
     second = LocalBackend()
     second.apply(WITH)
-    second.apply(WITHOUT)
-    assert second._leases == {}
+    assert second.leases.release("demo") is True
     assert has_lease(supervised)
     run.close()
     assert has_ended(supervised)
@@ -132,7 +129,6 @@ def test_a_cluster_that_ran_before_gets_no_lease(supervised: Supervised) -> None
     supervised.folder.write_supervisor(os.getpid())
     second = LocalBackend()
     second.apply(WITH)  # another command has started the cluster since `run` looked
-    assert second._leases == {}
     assert not has_lease(supervised)
     assert not supervised.supervisor.lease.has_run_out
 
@@ -142,7 +138,6 @@ def test_nobody_holds_a_cluster_that_ends(supervised: Supervised, run: socket.so
     second = LocalBackend()
     with pytest.raises(ClusterError, match='cluster "demo": the cluster ends'):
         second.apply(WITH)
-    assert second._leases == {}
 
 
 @pytest.mark.parametrize("asked", [WITH, WITHOUT])
@@ -160,7 +155,6 @@ def test_a_new_cluster_is_leased_as_asked(monkeypatch: pytest.MonkeyPatch, tmp_p
     with own, theirs:
         assert backend.apply(asked) is True
         assert started == [(WITHOUT, asked is WITH)]  # the record has no lease
-        assert backend._leases == ({"demo": own} if asked is WITH else {})
         del backend
         assert polling.readable(theirs.fileno(), 0) is False  # the test still holds the connection
 

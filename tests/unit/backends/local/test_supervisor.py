@@ -49,9 +49,7 @@ def bad() -> Iterator[Any]:
         for field in message.keys() - {"do"} - ({"version"} if name == "stop" else set()):
             if field != "hurry":  # messages of earlier versions lack it
                 yield {key: value for key, value in message.items() if key != field}
-            other = (
-                1 if field in ("fresh", "hurry", "unless_shared") else field != "version"
-            )  # a number for a flag, a flag for a number
+            other = 1 if field in ("fresh", "hurry") else field != "version"  # a number for a flag, a flag for a number
             yield from ({**message, field: value} for value in (7.5, [None], {"a": 1}, other))
     yield {**good()["dial"], "task": "worker/9"}
     yield {**good()["restart"], "task": "../worker"}
@@ -70,8 +68,8 @@ def test_another_field_has_another_version() -> None:
         {
             "Observe": "", "Dial": "task", "Restart": "task", "Scale": "record",
             "RunScript": "fresh python folder umask arguments progress environment", "Stop": "reason hurry",
-            "Hold": "", "Keep": "unless_shared",
-            "Snapshot": "record tasks scripts idle_since leased isolation way_out proxy",
+            "Hold": "", "Keep": "",
+            "Snapshot": "record tasks scripts idle_since holders isolation way_out proxy",
         },
     )  # fmt: skip
 

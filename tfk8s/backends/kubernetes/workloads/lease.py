@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import uuid
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from tfk8s.backends.kubernetes.api_server import paths
@@ -11,7 +13,7 @@ from tfk8s.backends.kubernetes.api_server.client import FIELD_MANAGER, MERGE, Cl
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.workloads.lifetime import MayNotLimit
 from tfk8s.core import job_kinds, naming
-from tfk8s.core.lifetime import RENEWALS, RENEWED, format_duration
+from tfk8s.core.lifetime import HOLDER, RENEWALS, RENEWED, format_duration
 from tfk8s.core.plan import Plan
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import Tfk8sError
@@ -56,13 +58,34 @@ class Renewal:
         account = {"kind": "ServiceAccount", "metadata": {"name": naming.lifetime(name)}}
         self._client, self._path = client, paths.path(account, namespace)
         self._name, self._seconds = name, seconds
-        self._ended, self._fails = threading.Event(), False
+        self._holder, self._ended, self._fails = f"{HOLDER}{uuid.uuid4().hex}", threading.Event(), False
         log.info("%s", f"the cluster is removed if this command is gone for {format_duration(seconds)}")
-        threading.Thread(target=self._run, name=f"lease of {name}", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name=f"lease of {name}", daemon=True)
+        self._thread.start()
 
     def end(self) -> None:
         """Stop renewing."""
         self._ended.set()
+
+    def release(self) -> bool:
+        """Stop renewing, and return whether another `run` holds the lease.
+
+        The API server changes an object for one request after the other. So of several that give the lease back at
+        once, the last sees nobody else. A `run` that was killed still counts: then the cluster's own Job removes the
+        cluster.
+
+        Raises:
+            Tfk8sError: the API server can't be asked.
+        """
+        self.end()
+        self._thread.join()  # a renewal that is under way would come after the end
+        try:
+            left = self._annotate({self._holder: None})
+        except ApiError as error:
+            if error.code == 404:  # another command took the lease
+                return False
+            raise
+        return any(key.startswith(HOLDER) for key in left)
 
     def _run(self) -> None:
         while not self._ended.is_set() and self._renew():
@@ -70,10 +93,9 @@ class Renewal:
 
     def _renew(self) -> bool:
         """Renew the lease once; return whether the cluster still has a lease. Says when failures begin and end."""
-        # The cluster's own Job sees the change, and no clock has to be right. The time is for people.
-        change = {"metadata": {"annotations": {RENEWED: datetime.now(UTC).isoformat()}}}
+        now = datetime.now(UTC).isoformat()  # for people: the cluster's own Job sees changes, and needs no right clock
         try:
-            self._client.send("PATCH", self._path, {"fieldManager": f"{FIELD_MANAGER}-run"}, change, MERGE)
+            self._annotate({RENEWED: now, self._holder: now})
         except Exception as error:  # the lease would run out without a word
             if isinstance(error, ApiError) and error.code == 404:
                 if not self._ended.is_set():
@@ -84,6 +106,12 @@ class Renewal:
             self._note(None)
         return True
 
+    def _annotate(self, annotations: Mapping[str, str | None]) -> Mapping[str, str]:
+        """Change annotations of the ServiceAccount; return all of them."""
+        change, query = {"metadata": {"annotations": annotations}}, {"fieldManager": f"{FIELD_MANAGER}-run"}
+        answer = self._client.send("PATCH", self._path, query, change, MERGE)
+        return answer.get("metadata", {}).get("annotations") or {}
+
     def _note(self, error: Exception | None) -> None:
         if error and not self._fails:
             reason = str(error) if isinstance(error, Tfk8sError) else f"{type(error).__name__}: {error}"
@@ -92,3 +120,28 @@ class Renewal:
         elif self._fails and not error:
             log.warning("the lease is renewed again")
         self._fails = error is not None
+
+
+class Renewals:
+    """The leases that this process renews, by the cluster's name."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._by_name = client, dict[str, Renewal]()
+
+    def begin(self, namespace: str, name: str, seconds: float) -> None:
+        """Renew the lease of a cluster from now on; as `Renewal` has it."""
+        self._by_name[name] = Renewal(self._client, namespace, name, seconds)
+
+    def end(self, name: str) -> None:
+        """Stop renewing the lease of a cluster, if this process does."""
+        if renewal := self._by_name.pop(name, None):
+            renewal.end()
+
+    def holds(self, name: str) -> bool:
+        """Return whether this process renews the lease of a cluster."""
+        return name in self._by_name
+
+    def release(self, name: str) -> bool:
+        """Give back a lease; return whether another `run` holds the lease."""
+        renewal = self._by_name.pop(name, None)
+        return renewal is not None and renewal.release()

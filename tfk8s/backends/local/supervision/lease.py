@@ -28,9 +28,9 @@ class RunLease:
         self.has_run_out = False
 
     @property
-    def is_held(self) -> bool:
-        """True while somebody holds the lease."""
-        return bool(self._holders)
+    def holders(self) -> int:
+        """The number of those who hold the lease."""
+        return len(self._holders)
 
     def hold(self, connection: socket.socket) -> bool:
         """Keep a connection, whose end ends the lease unless others hold the lease; return True."""
@@ -38,10 +38,8 @@ class RunLease:
         self._loop.on_readable(connection, lambda: self._read(connection))
         return True
 
-    def cancel(self, *, unless_shared: bool) -> None:
-        """End the lease, so that the cluster stays; do nothing if it is shared, and shared leases are to stay."""
-        if unless_shared and len(self._holders) > 1:
-            return
+    def cancel(self) -> None:
+        """End the lease, so that the cluster stays."""
         for connection in list(self._holders):
             self._release(connection)
 

@@ -90,13 +90,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """Ends the lease of the cluster, if it has a lease; the cluster stays.
-
-    Attributes:
-        unless_shared: do nothing if two or more connections hold the lease.
-    """
-
-    unless_shared: bool
+    """Ends the lease of the cluster, if it has a lease; the cluster stays."""
 
 
 Request = Observe | Dial | Restart | Scale | RunScript | Stop | Hold | Keep
@@ -119,7 +113,7 @@ class Snapshot:
         tasks: `TaskProcess.describe` of each task, in the record's order.
         scripts: `ForkedScripts.describe`.
         idle_since: the end of the last session and script, in seconds since the epoch; None without a limit.
-        leased: whether the cluster ends with the `run` that started it.
+        holders: the number of `run`s that hold the cluster's lease; the cluster ends with the last of them.
         isolation: who can connect to the servers.
         way_out: the way to other networks.
         proxy: the variables that lead a command to the supervisor's proxy.
@@ -129,7 +123,7 @@ class Snapshot:
     tasks: list[dict[str, Any]]
     scripts: list[dict[str, Any]]
     idle_since: float | None
-    leased: bool
+    holders: int
     isolation: str
     way_out: str
     proxy: dict[str, str]
