@@ -11,7 +11,7 @@ SERIES = from importlib.metadata import version; print(version("tensorflow-cpu")
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
-.PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-foreign test-foreign-whole \
+.PHONY: demo test unit test-training test-faults test-cluster-faults reliability test-chart test-foreign test-foreign-whole \
 	test-cluster test-kueue test-versions test-libraries test-kubernetes-versions test-keras test-entries fuzz check \
 	update lock site pictures bench chart push-chart release-inputs release release-images sign clean
 
@@ -24,6 +24,9 @@ demo: .venv/local   ## one command to see it work: a graph computed by two Tenso
 
 test: .venv/dev     ## what needs no Kubernetes cluster, without training, faults and fuzzing
 	$(BIN)/pytest -n 2 --dist worksteal tests/unit tests/local --ignore tests/local/training  # with a cluster a module
+
+unit: .venv/dev     ## the unit tests that start no program: seconds
+	$(BIN)/pytest -n 2 tests/unit -m "not programs"
 
 FUZZED = $(shell sed -n '/^@target/{n;s/def \([a-z_]*\).*/\1/p}' tests/fuzz/targets.py)
 

@@ -47,7 +47,7 @@ def test_an_unknown_operation_names_the_task_and_the_line_of_the_job_file(
     monkeypatch: pytest.MonkeyPatch, hint, error: Exception, task: str, operation: str, module: str
 ) -> None:
     loaded = types.ModuleType("loaded")
-    loaded.own_zero_out = lambda: None
+    loaded.own_zero_out, loaded._IS_TENSORFLOW_PLUGIN = lambda: None, True
     inner = types.ModuleType("own_operations.python.ops")
     inner.library = loaded
     monkeypatch.setitem(sys.modules, inner.__name__, inner)

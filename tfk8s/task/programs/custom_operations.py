@@ -21,6 +21,8 @@ _MODULES = {
     "TFRA>": "tensorflow_recommenders_addons", "TFText>": "tensorflow_text",
 }  # fmt: skip
 
+_LIBRARY = "_IS_TENSORFLOW_PLUGIN"  # `tf.load_op_library` sets this name in the module that it returns
+
 
 def hint(error: BaseException) -> str | None:
     """Return the line of the job file that a task lacks, if an error says that it does not know an operation."""
@@ -54,8 +56,9 @@ def _module_of(operation: str) -> str:
         package = name.partition(".")[0]
         if package in ("tensorflow", "tfk8s") or not isinstance(module, types.ModuleType):
             continue
-        for value in list(module.__dict__.values()):  # what `tf.load_op_library` returns
-            if isinstance(value, types.ModuleType) and any(_plain(each) == wanted for each in value.__dict__):
+        for value in list(module.__dict__.values()):
+            is_library = isinstance(value, types.ModuleType) and _LIBRARY in value.__dict__
+            if is_library and any(_plain(each) == wanted for each in value.__dict__):
                 return "MODULE" if package == "__main__" else package
     return "MODULE"
 
