@@ -88,7 +88,7 @@ check: .venv/dev    ## style, types, and the layers of modules
 
 update: .venv/dev   ## writes the files that are generated from the code
 	$(BIN)/tfk8s schema >docs/job-file.schema.json
-	TFK8S_UPDATE=1 $(BIN)/pytest -q tests/unit/jobfile/test_error_page.py tests/unit/render
+	TFK8S_UPDATE=1 $(BIN)/pytest -q tests/unit/jobfile/test_error_page.py tests/unit/jobfile/test_fields.py tests/unit/render
 
 LOCK = $(BIN)/uv pip compile --quiet --generate-hashes --no-annotate --custom-compile-command 'make lock' \
 	--python-version 3.11 --python-platform linux

@@ -23,9 +23,10 @@ from tfk8s.backends.kubernetes.pods.pod_status import condition
 from tfk8s.cluster import network_policy
 from tfk8s.cluster.programs import wait_for_programs
 from tfk8s.cluster.readiness import wait_until_ready
+from tfk8s.core.job_file.mappings import Destination, Network
 from tfk8s.core.programs import Program
 from tfk8s.core.script import LogOptions, Script
-from tfk8s.core.spec import JobFile, Network, Peer, Task
+from tfk8s.core.spec import JobFile, Task
 from tfk8s.errors import InvalidInput
 from tfk8s.features.doctor import kubernetes
 from tfk8s.features.doctor.check import State
@@ -147,7 +148,7 @@ def test_tasks_and_scripts_reach_what_the_job_file_allows(
     (tmp_path / "script.py").write_text(LOAD_DATA.format(hash=hashlib.sha256(data()).hexdigest()))
     assert backend.scripts.run(name, Script(path=tmp_path / "script.py", fresh=True)).code == 0
 
-    other, rest = serve(), Peer(cidr="0.0.0.0/0", except_=(f"{server}/32",))
+    other, rest = serve(), Destination(cidr="0.0.0.0/0", except_=(f"{server}/32",))
     assert backend.apply(dataclasses.replace(closed, network=Network(allow_to=(rest,))))
     until_reaches(backend, name, server, expected=False)
     until_reaches(backend, name, other, expected=True)

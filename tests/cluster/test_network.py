@@ -8,7 +8,7 @@ from on_cluster import IMAGE, devices, make_job, make_job_file
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.core.spec import Network, Peer
+from tfk8s.core.job_file.mappings import Network, Source
 from tfk8s.render import manifests, volumes
 
 ASK = """
@@ -78,7 +78,7 @@ def test_a_pod_of_the_cluster_reaches_a_task(ask, namespace, address):
 
 
 def test_a_pod_that_the_job_file_allows_reaches_a_task(up, ask, client, namespace):
-    network = Network(allow_from=(Peer(pods={"app": "visitor"}),))
+    network = Network(allow_from=(Source(pods={"app": "visitor"}),))
     name = up(make_job_file("open", make_job(), network=network))
     address = client.get(paths.pod(namespace, f"{name}-worker-0"))["status"]["podIP"]
     assert ask(namespace, address, {"app": "visitor"}) == "answers"

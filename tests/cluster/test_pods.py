@@ -7,9 +7,10 @@ from on_cluster import IMAGE, left, make_job, make_job_file
 
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
+from tfk8s.core.job_file.mappings import EnvSource, Topology
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import LogOptions, Script
-from tfk8s.core.spec import EnvSource, Task, Topology
+from tfk8s.core.spec import Task
 from tfk8s.errors import InvalidInput
 
 SEE = """

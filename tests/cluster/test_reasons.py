@@ -8,8 +8,8 @@ from tfk8s import render
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.cluster.readiness import wait_until_ready
+from tfk8s.core.job_file.mappings import Security
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import Security
 from tfk8s.core.status import Phase
 from tfk8s.core.storage.volumes import Volume
 from tfk8s.errors import ClusterError

@@ -15,8 +15,9 @@ from job_files import job_file
 
 from tfk8s.backends.local import state
 from tfk8s.backends.local.backend import LocalBackend
+from tfk8s.core.job_file.mappings import EnvSource
 from tfk8s.core.script import Script
-from tfk8s.core.spec import EnvSource, Job, Task
+from tfk8s.core.spec import Job, Task
 from tfk8s.errors import TaskUnreachable
 from tfk8s.jobfile.loader import load
 

@@ -16,7 +16,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.pods import pod_status
-from tfk8s.core.spec import Security
+from tfk8s.core.job_file.mappings import Security
 from tfk8s.errors import ClusterError
 from tfk8s.render import pods
 from tfk8s.render.pods import Object

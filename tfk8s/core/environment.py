@@ -62,8 +62,9 @@ from tfk8s.core.cluster_spec import cluster_spec, tf_config
 from tfk8s.core.storage import claims
 
 if TYPE_CHECKING:
+    from tfk8s.core.job_file.mappings import Env
     from tfk8s.core.script import Script
-    from tfk8s.core.spec import ClusterSpec, Env, JobFile, Task
+    from tfk8s.core.spec import ClusterSpec, JobFile, Task
 
 DATA_SERVICE = "TFK8S_DATA_SERVICE"
 SCRIPT_DEFAULTS = {"TF_CPP_MIN_LOG_LEVEL": "1"}

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from tfk8s.core import naming
+from tfk8s.core.job_file.keys import key
 
 EXIT_CODE, FAILURE, NEVER = RESTART_ON = "exit-code", "failure", "never"
 TASK, JOB, CLUSTER = RESTART_SCOPES = "task", "job", "cluster"
@@ -95,23 +96,32 @@ def expand(words: Iterable[str], environment: Mapping[str, str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPolicy:
-    """The rules of a run: its success, its restarts and its limit.
+    """The rules of a run, which jobs with programs make: its success, its restarts and its limit."""
 
-    Attributes:
-        success: the job or the task whose end with code 0 is the run's success; for "", see `kinds.success_tasks`.
-        restart_on: the ends after which programs are run again: "exit-code" (`SAVED` and codes from 128), "failure"
-            (every code except 0), "never", or exactly these codes.
-        max_restarts: the greatest number of restarts of a task; with a wider scope, of the job or the cluster.
-        restart_scope: the programs that are run again: of the "task", the "job", or all of the "cluster". For "", all
-            of the cluster on this machine; on Kubernetes, each program is always run again alone.
-        timeout: the seconds after which the run fails; None for no limit.
-    """
-
-    success: str = ""
-    restart_on: str | tuple[int, ...] = EXIT_CODE
-    max_restarts: int = 3
-    restart_scope: str = ""
-    timeout: int | None = None
+    success: str = key(
+        "TEXT",
+        "The job or the task whose programs' end with exit code 0 is the run's success. If absent: chief, else all "
+        "programs except an evaluator.",
+        "worker/0",
+        default="",
+    )
+    restart_on: str | tuple[int, ...] = key(
+        "ENDS",
+        "The ends after which programs run again: exit-code for 42 and codes from 128, which signals give; failure "
+        "for each code except 0; never; or a list of exit codes.",
+        FAILURE,
+        [42, 143],
+        default=EXIT_CODE,
+    )
+    max_restarts: int = key("RESTARTS", "The greatest number of restarts.", 10, default=3)
+    restart_scope: str = key(
+        "RESTART_SCOPE",
+        "The programs that run again together: the failed task's, its job's, or all of the cluster. If absent: all of "
+        "the cluster on this machine. On Kubernetes, each program runs again alone.",
+        TASK,
+        default="",
+    )
+    timeout: int | None = key("DURATION", "The time after which the run fails.", "2h", 7200)
 
     def restarts_after(self, code: int, restarts: int) -> bool:
         """Return whether a program is run again.

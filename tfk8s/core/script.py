@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfk8s.core.job_file.keys import key
 from tfk8s.core.output.tensorflow_log import TensorFlowLines
 from tfk8s.core.quantity import Quantity
 
@@ -35,21 +36,19 @@ class Download:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptResources:
-    """Resources of scripts; None where nothing is named.
+    """The resources of a session script's pod. Only Kubernetes uses them."""
 
-    Attributes:
-        cpu: cores; request and limit.
-        memory: bytes; request and limit.
-        shm: the bytes of `/dev/shm`, besides `memory`.
-        ephemeral_storage: the bytes that the script may write to its own folders and to its log.
-        gpus: the number of GPUs.
-    """
-
-    cpu: Quantity | None = None
-    memory: Quantity | None = None
-    shm: Quantity | None = None
-    ephemeral_storage: Quantity | None = None
-    gpus: int | None = None
+    cpu: Quantity | None = key(
+        "CPU", "The CPU cores of a script: request and limit. Default: a request of 50m.", 2, "500m"
+    )
+    memory: Quantity | None = key(
+        "SIZE", "The memory of a script: request and limit. Default: a request of 512Mi.", "4Gi"
+    )
+    shm: Quantity | None = key("SIZE", "The size of /dev/shm, in memory that the script gets besides `memory`.", "2Gi")
+    ephemeral_storage: Quantity | None = key(
+        "SIZE", "The storage for a script's own folders and its log. Default: up to 4Gi.", "20Gi"
+    )
+    gpus: int | None = key("GPUS", "The number of GPUs. A script with GPUs has a pod of its own.", 1)
 
     def over(self, defaults: ScriptResources) -> ScriptResources:
         """Return these resources, and the defaults for what they leave out."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, replace
 from typing import Any
 
 from tfk8s.core import naming, roles
+from tfk8s.core.job_file.keys import key
+from tfk8s.core.job_file.mappings import Env, Network, Security, Topology
 from tfk8s.core.lifetime import Limits
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.quantity import Quantity
@@ -39,142 +41,91 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnvSource:
-    """The source of an environment variable's value, with exactly one of `secret` and `config_map`.
-
-    Attributes:
-        secret: the name of a Secret.
-        config_map: the name of a ConfigMap.
-        key: the key in the Secret or ConfigMap.
-    """
-
-    secret: str | None = None
-    config_map: str | None = None
-    key: str
-
-
-# Environment variables by name. On this machine, a variable with a source keeps the value that `up` inherited.
-Env = Mapping[str, str | EnvSource]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
-    """The placement of a job's tasks in relation to each other, with exactly one of `spread` and `pack`.
-
-    Attributes:
-        spread: the tasks are spread evenly over these: "host", "zone", or a label of nodes.
-        pack: all tasks share one of these.
-        required: whether a task waits for a node that fits; otherwise the scheduler only prefers such a node.
-    """
-
-    spread: str | None = None
-    pack: str | None = None
-    required: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
-    """Pods or addresses that may connect to the cluster, or to which the cluster may connect.
-
-    Attributes:
-        namespace, pods: the pods of this namespace (None is the cluster's) with these labels.
-        cidr, except_: the addresses of this range, such as "10.0.0.0/8", without those of the ranges in `except_`.
-        ports: only these ports; empty means all. Connections to the cluster always go to the tasks' port.
-    """
-
-    namespace: str | None = None
-    pods: Mapping[str, str] = field(default_factory=dict)
-    cidr: str | None = None
-    except_: tuple[str, ...] = ()
-    ports: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
-    """The connections to and from the tasks. By default, only the cluster's pods may connect to the tasks.
-
-    Attributes:
-        allow_from: the other peers that may connect to the tasks' port.
-        allow_to: the only peers, besides the cluster and DNS, that tasks and scripts may connect to; None allows all.
-    """
-
-    allow_from: tuple[Peer, ...] = ()
-    allow_to: tuple[Peer, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Security:
-    """The identity of the processes in a pod.
-
-    Attributes:
-        user, group: the ids of the processes; never 0.
-        service_account: the pods' ServiceAccount (its token is not mounted); None is the namespace's default.
-    """
-
-    user: int = 65532
-    group: int = 65532
-    service_account: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A named group of like tasks.
+    """A job of the ClusterSpec: a number of tasks with the same settings.
 
     Attributes:
         name: as in the ClusterSpec.
-        tasks: the number of tasks, from 1.
         addresses: the addresses of servers that already run, by index; empty if tfk8s starts the servers.
-        image: overrides the cluster's.
-        cpu: cores; request and limit.
-        memory: bytes; request and limit.
-        shm: the bytes of `/dev/shm`, besides `memory`.
-        gpus: the number of GPUs of a task.
-        gpus_optional: whether a task may run if TensorFlow does not see its GPUs.
-        gpu_resource: the resource that the GPUs are.
-        accelerator: the kind of GPU, as the node label `cloud.google.com/gke-accelerator` names it.
-        node_selector, tolerations: as in a pod's spec.
-        env: environment variables, over the cluster's.
-        labels, annotations: of the pods, over the cluster's.
-        volumes: besides the cluster's.
-        preload: Python modules, such as custom operations, that a task imports before it starts its server.
         folder: the absolute folder of the job file, on the machine that read it, if the job has modules to preload.
-        port: overrides the cluster's.
-        spot: whether the tasks run on spot capacity.
-        priority_class: the name of a PriorityClass.
-        topology: the placement of the tasks in relation to each other; None prefers different hosts.
-        pod: is merged into the spec of the pods, after the cluster's.
-        program: runs in each task instead of a server; None for servers.
-        tf1: whether `import tensorflow` gives the program TensorFlow 1's API.
-        kind: `roles.DATA` for tf.data's service; None for servers and programs.
     """
 
     name: str
-    tasks: int = 1
+    tasks: int = key("COUNT", "The number of tasks.", 4, default=1)
+    image: str | None = key("IMAGE", "The image of this job. It overrides the cluster's.", "registry.example/tf:2.21")
+    cpu: Quantity | None = key(
+        "CPU", "The CPU cores of a task: request and limit. Default: a request of 100m.", 2, "500m"
+    )
+    memory: Quantity | None = key(
+        "SIZE", "The memory of a task: request and limit. Default: a request of 512Mi.", "4Gi"
+    )
+    shm: Quantity | None = key(
+        "SIZE",
+        "The size of /dev/shm, in memory that the task gets besides `memory`. Default: the node's, mostly 64Mi.",
+        "8Gi",
+    )
+    gpus: int = key("GPUS", "The number of GPUs of a task.", 1, default=0)
+    gpus_optional: bool = key(
+        "BOOLEAN", "Let a task run even if TensorFlow does not see its GPUs.", True, default=False
+    )
+    gpu_resource: str = key(
+        "GPU_RESOURCE", "The name of the GPU resource in Kubernetes.", "amd.com/gpu", default="nvidia.com/gpu"
+    )
+    accelerator: str | None = key("ACCELERATOR", "The GPU model, as in the value of GKE's node label.", "nvidia-l4")
+    node_selector: Mapping[str, str] = key(
+        "LABELS", "The labels that a node must have.", {"disktype": "ssd"}, default={}
+    )
+    tolerations: tuple[Mapping[str, Any], ...] = key(
+        "TOLERATIONS", "The node taints that the tasks tolerate, written as in a pod's spec.",
+        [{"key": "dedicated", "operator": "Exists"}], default=(),
+    )  # fmt: skip
+    env: Env = key(
+        "ENV", "Environment variables. They override the cluster's variables.", {"OMP_NUM_THREADS": "4"}, default={}
+    )
+    labels: Mapping[str, str] = key(
+        "POD_LABELS", "Labels of the pods. They override the cluster's labels.", {"team": "ads"}, default={}
+    )
+    annotations: Mapping[str, str] = key(
+        "POD_ANNOTATIONS", "Annotations of the pods. They override the cluster's annotations.",
+        {"example.com/owner": "ads@example.com"}, default={},
+    )  # fmt: skip
+    volumes: tuple[Volume, ...] = key(
+        "VOLUMES", "Volumes, in addition to the cluster's volumes.", [{"path": "/data", "claim": "datasets"}],
+        default=(),
+    )  # fmt: skip
+    preload: tuple[str, ...] = key(
+        "MODULES",
+        "Python modules that a task imports before it starts its server, because they register operations.",
+        ["tensorflow_text"],
+        default=(),
+    )
+    port: int | None = key("PORT", "The port of this job's tasks. It overrides the cluster's port.", 2300)
+    spot: bool = key("BOOLEAN", "Run the tasks on spot nodes.", True, default=False)
+    priority_class: str | None = key("NAME", "The name of a PriorityClass.", "training")
+    topology: Topology | None = key(
+        "TOPOLOGY", "The placement of the tasks in relation to each other. If absent, on different hosts if possible."
+    )
+    pod: Mapping[str, Any] = key(
+        "POD",
+        "A part of a pod's spec, which is merged into the spec of this job's pods after the cluster's.",
+        default={},
+    )
+    program: Program | None = key(
+        "PROGRAM",
+        "A program, which each task runs to its end instead of a server. The program is a Python file beside the job "
+        "file with arguments, or a command of the image.",
+        ["train.py", "--epochs", "3"],
+        ["python3", "-m", "trainer"],
+    )
+    tf1: bool = key("BOOLEAN", "Give the program of Python the TensorFlow 1 API as `tensorflow`.", True, default=False)
+    kind: str | None = key(
+        "KIND",
+        "data for tf.data's service: task 0 is the dispatcher, the others are workers. If absent, the tasks are "
+        "servers or run a program.",
+        roles.DATA,
+    )
     addresses: tuple[str, ...] = ()
-    image: str | None = None
-    cpu: Quantity | None = None
-    memory: Quantity | None = None
-    shm: Quantity | None = None
-    gpus: int = 0
-    gpus_optional: bool = False
-    gpu_resource: str = "nvidia.com/gpu"
-    accelerator: str | None = None
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Mapping[str, Any], ...] = ()
-    env: Env = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    volumes: tuple[Volume, ...] = ()
-    preload: tuple[str, ...] = ()
     folder: str = ""
-    port: int | None = None
-    spot: bool = False
-    priority_class: str | None = None
-    topology: Topology | None = None
-    pod: Mapping[str, Any] = field(default_factory=dict)
-    program: Program | None = None
-    tf1: bool = False
-    kind: str | None = None
 
     @property
     def has_server(self) -> bool:
@@ -197,58 +148,97 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFile:
-    """The job file of one cluster.
+    """A cluster of TensorFlow servers, for tfk8s.
 
     Attributes:
-        name: the cluster's name.
         jobs: the master's job first, then by name.
-        master: the job whose task 0 sessions connect to.
-        image: the image of the tasks; only Kubernetes needs it.
-        image_pull_secrets: the names of Secrets with the credentials of image registries.
-        namespace: the namespace in Kubernetes; None is the context's.
-        port: the port of every task in Kubernetes, and of the first task on this machine.
-        env, volumes: the variables and volumes of every task.
-        labels, annotations: of all pods, besides those of tfk8s.
-        queue: the name of a Kueue LocalQueue.
-        avoid: the names of nodes in Kubernetes that no pod of the cluster may use.
-        network, security: the peers, and the identity of the processes.
-        ttl: the seconds for which Kubernetes keeps a finished script and its log.
-        pod: is merged into the spec of all pods, with the rules of Kubernetes' strategic merge.
-        max_duration: the seconds after which the cluster is removed, from its first `up`; None for no limit.
-        idle: the seconds without a session and a script after which the cluster is removed; None for no limit.
-        grace: the seconds that programs and scripts have after SIGTERM to save; None for the defaults.
-        drain: the drains of nodes that may evict servers with variables: one of `roles.DRAINS`.
-        warm: whether scripts in Kubernetes run in warm pods: False never, True from `up` on, None from the first on.
-        script: the resources of the pods of scripts in Kubernetes.
-        run: the rules of the run, if jobs have programs.
         lease: the seconds after which Kubernetes removes the cluster once its `tfk8s run` is gone; None for no lease.
             On this machine, a cluster with any lease ends at once. No key of the job file: `run` sets the lease.
     """
 
-    name: str
-    jobs: tuple[Job, ...]
-    master: str
-    image: str | None = None
-    image_pull_secrets: tuple[str, ...] = ()
-    namespace: str | None = None
-    port: int = DEFAULT_PORT
-    env: Env = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    volumes: tuple[Volume, ...] = ()
-    queue: str | None = None
-    avoid: tuple[str, ...] = ()
-    network: Network = Network()
-    security: Security = Security()
-    ttl: int = DEFAULT_TTL
-    pod: Mapping[str, Any] = field(default_factory=dict)
-    max_duration: int | None = None
-    idle: int | None = None
-    grace: int | None = None
-    drain: str = roles.BLOCK
-    warm: bool | None = None
-    script: ScriptResources = field(default_factory=ScriptResources)
-    run: RunPolicy = field(default_factory=RunPolicy)
+    name: str = key("CLUSTER_NAME", "The cluster's name, and the prefix of its objects.", "mnist", required=True)
+    jobs: tuple[Job, ...] = key(
+        "JOBS",
+        "The jobs of the ClusterSpec by name. A job is a number of tasks, a mapping with more settings, or the "
+        "addresses of running servers.",
+        {"chief": 1, "ps": {"tasks": 2, "cpu": 2, "memory": "4Gi"}},
+        {"worker": ["10.0.0.5:2222"]},
+        required=True,
+    )
+    image: str | None = key(
+        "IMAGE",
+        "The image of tasks: any image that contains TensorFlow. Only Kubernetes needs one, here or in each job.",
+        "tensorflow/tensorflow:2.21.0",
+    )
+    image_pull_secrets: tuple[str, ...] = key(
+        "SECRETS", "The names of Secrets with the credentials of image registries.", ["registry-login"], default=()
+    )
+    master: str = key(
+        "TEXT",
+        "The job whose task 0 sessions connect to. If absent: master, chief, worker, or the first by name.",
+        "chief",
+        default=MISSING,
+    )
+    namespace: str | None = key(
+        "LABEL", "The Kubernetes namespace. If absent, the namespace of the kubeconfig context.", "training"
+    )
+    port: int = key(
+        "PORT",
+        "The port of every task on Kubernetes, and of the first task on this machine.",
+        2222,
+        default=DEFAULT_PORT,
+    )
+    env: Env = key("ENV", "Environment variables of every task.", {"TF_CPP_MIN_LOG_LEVEL": "1"}, default={})
+    labels: Mapping[str, str] = key(
+        "POD_LABELS", "Labels of all pods, those of scripts too.", {"team": "ads"}, default={}
+    )
+    annotations: Mapping[str, str] = key(
+        "POD_ANNOTATIONS", "Annotations of all pods, those of scripts too.", {"linkerd.io/inject": "disabled"},
+        default={},
+    )  # fmt: skip
+    volumes: tuple[Volume, ...] = key(
+        "VOLUMES", "Volumes of every task.", [{"path": "/data", "claim": "datasets", "read_only": True}], default=()
+    )
+    queue: str | None = key("QUEUE_NAME", "The name of a Kueue LocalQueue.", "team-a")
+    avoid: tuple[str, ...] = key(
+        "NODES", "The names of nodes that no pod of the cluster may use.", ["gpu-node-7"], default=()
+    )
+    network: Network = key("NETWORK", "The allowed connections.", default=Network())
+    security: Security = key("SECURITY", "The user, group and ServiceAccount of the pods.", default=Security())
+    ttl: int = key(
+        "DURATION", "The time for which a finished script of `tfk8s submit` is kept, with its log.", "2h", 600,
+        default=DEFAULT_TTL,
+    )  # fmt: skip
+    pod: Mapping[str, Any] = key(
+        "POD", "A part of a pod's spec, which is merged into the spec of all pods.", default={}
+    )
+    max_duration: int | None = key(
+        "DURATION", "The time after which the cluster is removed, counted from its first `up`.", "8h", 28800
+    )
+    idle: int | None = key(
+        "DURATION", "The time without a session and a session script after which the cluster is removed.", "30m", 1800
+    )
+    grace: int | None = key(
+        "DURATION",
+        "The time that programs and scripts have to save after SIGTERM. If absent, programs have 2 seconds, and "
+        "scripts end 15 seconds after Ctrl-C.",
+        "30s",
+        30,
+    )
+    drain: str = key(
+        "DRAIN",
+        "What drains of nodes may do to the master and the ps, whose variables a restart loses. block forbids their "
+        "eviction, allow permits the eviction of all tasks, idle permits theirs while nobody uses the cluster.",
+        roles.WHILE_IDLE,
+        default=roles.BLOCK,
+    )
+    warm: bool | None = key(
+        "BOOLEAN",
+        "Run scripts as forks in a warm pod, which `up` starts. Without this key, the first script starts it.",
+        True,
+    )
+    script: ScriptResources = key("SCRIPT", "The resources of the pods of scripts.", default=ScriptResources())
+    run: RunPolicy = key("RUN", "The rules of the run, if jobs have programs.", default=RunPolicy())
     lease: int | None = None
 
     def __iter__(self) -> Iterator[Task]:

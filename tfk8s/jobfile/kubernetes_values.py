@@ -7,6 +7,7 @@ from typing import Any
 
 from tfk8s.errors import quoted
 from tfk8s.jobfile.document import Path
+from tfk8s.jobfile.types import DEFINITIONS
 from tfk8s.jobfile.validation import Container, Key, Struct, Validator
 from tfk8s.jobfile.values import Invalid
 
@@ -56,7 +57,7 @@ class Anything(Container):
         return f'write "{text}", in quotes' if text else None
 
 
-ANYTHING = Anything()
+ANYTHING = DEFINITIONS[Anything.name] = Anything()
 
 
 class OpenStruct(Struct):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfk8s.core import programs, spec
+from tfk8s.core import programs
+from tfk8s.core.job_file import mappings
 from tfk8s.core.script import ScriptResources
 from tfk8s.jobfile import types
+from tfk8s.jobfile.declared import struct
 from tfk8s.jobfile.document import Path
 from tfk8s.jobfile.types import Choice
 from tfk8s.jobfile.validation import Container, Key, List, Map, OptionalList, Struct, Validator
@@ -28,17 +30,7 @@ def _one_source(code: str, noun: str, *sources: str) -> dict[str, Any]:
     return {"rule": rule, "rule_schema": {"oneOf": [{"required": [source]} for source in sources]}}
 
 
-ENV_SOURCE = Struct(
-    "EnvSource",
-    "The source of a variable's value: a key of a Secret or of a ConfigMap.",
-    {
-        "secret": Key(types.NAME, "The name of a Secret.", "storage-key"),
-        "config_map": Key(types.NAME, "The name of a ConfigMap.", "settings"),
-        "key": Key(types.DATA_KEY, "The key in the Secret or ConfigMap.", "password", required=True),
-    },
-    make=spec.EnvSource,
-    **_one_source("bad-env-source", "variable", "secret", "config_map"),
-)
+ENV_SOURCE = struct(mappings.EnvSource, **_one_source("bad-env-source", "variable", "secret", "config_map"))
 
 
 class _EnvValueForm(Container):
@@ -147,81 +139,13 @@ class _Ends(Container):
         return f"write [{text}]" if isinstance(value, int) else None
 
 
-RUN = Struct(
-    "Run",
-    "The rules of a run, which jobs with programs make: its success, its restarts and its limit.",
-    {
-        "success": Key(
-            types.TEXT,
-            "The job or the task whose programs' end with exit code 0 is the run's success. If absent: chief, else all "
-            "programs except an evaluator.",
-            "worker/0",
-        ),
-        "restart_on": Key(
-            _Ends(),
-            "The ends after which programs run again: exit-code for 42 and codes from 128, which signals give; failure "
-            "for each code except 0; never; or a list of exit codes.",
-            programs.FAILURE,
-            [42, 143],
-            default=programs.EXIT_CODE,
-        ),
-        "max_restarts": Key(types.RESTARTS, "The greatest number of restarts.", 10, default=3),
-        "restart_scope": Key(
-            Choice(*programs.RESTART_SCOPES),
-            "The programs that run again together: the failed task's, its job's, or all of the cluster. If absent: all "
-            "of the cluster on this machine. On Kubernetes, each program runs again alone.",
-            programs.TASK,
-        ),
-        "timeout": Key(types.DURATION, "The time after which the run fails.", "2h", 7200),
-    },
-    make=programs.RunPolicy,
-)
-
-SCRIPT = Struct(
-    "ScriptResources",
-    "The resources of a session script's pod. Only Kubernetes uses them.",
-    {
-        "cpu": Key(types.CPU, "The CPU cores of a script: request and limit. Default: a request of 50m.", 2, "500m"),
-        "memory": Key(types.SIZE, "The memory of a script: request and limit. Default: a request of 512Mi.", "4Gi"),
-        "shm": Key(types.SIZE, "The size of /dev/shm, in memory that the script gets besides `memory`.", "2Gi"),
-        "ephemeral_storage": Key(
-            types.SIZE, "The storage for a script's own folders and its log. Default: up to 4Gi.", "20Gi"
-        ),
-        "gpus": Key(types.GPUS, "The number of GPUs. A script with GPUs has a pod of its own.", 1),
-    },
-    make=ScriptResources,
-)
-
-TOPOLOGY = Struct(
-    "Topology",
-    "The placement of a job's tasks in relation to each other. Exactly one of spread and pack.",
-    {
-        "spread": Key(
-            types.TOPOLOGY_KEY,
-            "Spread the tasks evenly over hosts, zones, or the values of this label of nodes.",
-            "zone",
-        ),
-        "pack": Key(
-            types.TOPOLOGY_KEY,
-            "Keep the tasks together: on one host, in one zone, or on nodes with the same value of this label.",
-            "zone",
-            "cloud.google.com/gce-topology-block",
-        ),
-        "required": Key(
-            types.BOOLEAN,
-            "Let a task wait until a node fits. If false, the scheduler prefers nodes that fit.",
-            True,
-            default=False,
-        ),
-    },
-    make=spec.Topology,
+RUN = struct(programs.RunPolicy, {"ENDS": _Ends()}, title="Run")
+SCRIPT = struct(ScriptResources)
+TOPOLOGY = struct(
+    mappings.Topology,
     rule=_spread_or_pack,
     rule_schema={"oneOf": [{"required": ["spread"]}, {"required": ["pack"]}]},
 )
-
-
-def _peer(**values: Any) -> spec.Peer:
-    return spec.Peer(**{"except_" if key == "except" else key: value for key, value in values.items()})
 
 
 def _pods_or_addresses(peer: Values) -> None:
@@ -234,16 +158,6 @@ def _pods_or_addresses(peer: Values) -> None:
         raise Invalid("bad-peer", "this entry selects no pods and no addresses", "expected namespace, pods or cidr")
 
 
-_PEER = {
-    "namespace": Key(types.LABEL, "The namespace of the pods. If absent, the namespace of the cluster.", "notebooks"),
-    "pods": Key(
-        Map(types.LABEL_KEY, types.LABEL_VALUE, minimum=1),
-        "The labels of the pods. If absent, all pods of the namespace.",
-        {"app": "jupyter"},
-    ),
-    "cidr": Key(types.CIDR, "A range of IP addresses. It can't be combined with namespace or pods.", "10.0.0.0/8"),
-    "except": Key(List(types.CIDR, minimum=1), "Parts of cidr that are left out of the range.", ["169.254.169.254/32"]),
-}
 _PEER_RULE = {
     "anyOf": [{"required": ["namespace"]}, {"required": ["pods"]}, {"required": ["cidr"]}],
     "not": {
@@ -254,47 +168,16 @@ _PEER_RULE = {
     },
 }
 
-SOURCE = Struct(
-    "Source",
-    "Pods, or a range of IP addresses, that may connect to the cluster.",
-    _PEER,
-    make=_peer,
-    rule=_pods_or_addresses,
-    rule_schema=_PEER_RULE,
-)
 
-DESTINATION = Struct(
-    "Destination",
-    "Pods, or a range of IP addresses, that tasks and session scripts may connect to.",
-    {**_PEER, "ports": Key(List(types.PORT, minimum=1), "The ports. If absent, all ports.", [443])},
-    make=_peer,
-    rule=_pods_or_addresses,
-    rule_schema=_PEER_RULE,
-)
+def _peers(kind: type[mappings.Source]) -> Struct:
+    more = {
+        "PEER_LABELS": Map(types.LABEL_KEY, types.LABEL_VALUE, minimum=1),
+        "CIDRS": List(types.CIDR, minimum=1),
+        "PORTS": List(types.PORT, minimum=1),
+    }
+    return struct(kind, more, rule=_pods_or_addresses, rule_schema=_PEER_RULE)
 
-NETWORK = Struct(
-    "Network",
-    "The allowed connections. By default, only the pods of the cluster can connect to the tasks.",
-    {
-        "allow_from": Key(List(SOURCE), "Other clients that may connect to the tasks.", [{"namespace": "notebooks"}]),
-        "allow_to": Key(
-            OptionalList(DESTINATION),
-            "The only destinations that tasks and session scripts may connect to, besides the cluster and DNS. If "
-            "empty, they may connect to no others. If absent, the job file does not restrict their connections.",
-            [{"cidr": "0.0.0.0/0", "except": ["169.254.169.254/32"], "ports": [443]}],
-            [],
-        ),
-    },
-    make=spec.Network,
-)
 
-SECURITY = Struct(
-    "Security",
-    "The user, group and ServiceAccount of the pods.",
-    {
-        "user": Key(types.ID, "The user ID of processes in pods. It can't be 0 (root).", 1000, default=65532),
-        "group": Key(types.ID, "The group ID of processes in pods. It can't be 0 (root).", 1000, default=65532),
-        "service_account": Key(types.NAME, "The pods' ServiceAccount. Its token is not mounted.", "trainer"),
-    },
-    make=spec.Security,
-)
+SOURCE, DESTINATION = _peers(mappings.Source), _peers(mappings.Destination)
+NETWORK = struct(mappings.Network, {"SOURCES": List(SOURCE), "DESTINATIONS": OptionalList(DESTINATION)})
+SECURITY = struct(mappings.Security)

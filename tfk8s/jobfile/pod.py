@@ -7,7 +7,7 @@ from typing import Any
 from tfk8s.core import naming
 from tfk8s.jobfile import types
 from tfk8s.jobfile.document import Path
-from tfk8s.jobfile.kubernetes_values import ANYTHING, OpenStruct
+from tfk8s.jobfile.kubernetes_values import OpenStruct
 from tfk8s.jobfile.types import Choice, Constant
 from tfk8s.jobfile.validation import Container, Key, List, Map, Struct, Validator
 from tfk8s.jobfile.values import RESTRICTED
@@ -244,9 +244,3 @@ POD = OpenStruct(
         "hostIPC": RESTRICTED,
     },
 )
-
-STRUCTS = (
-    POD, SERVER_CONTAINER, SIDECAR, POD_VOLUME, POD_SECURITY, CONTAINER_SECURITY, CAPABILITIES, SECCOMP_PROFILE,
-    RESOURCES, POD_TOLERATION, ANYTHING, AFFINITY, _POD_AFFINITY, _TOPOLOGY_RULE,
-    _PROJECTED, _PROJECTED_SOURCE, _VARIABLE, _MOUNT, _PORT,
-)  # fmt: skip

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tfk8s.core import naming
+from tfk8s.core import naming, programs, roles
 from tfk8s.core.addresses import MAX_PORT
 from tfk8s.core.spec import MAX_TASKS
+from tfk8s.core.storage.volumes import ACCESS_MODES
 from tfk8s.errors import quoted
 from tfk8s.jobfile import syntax, values
 from tfk8s.jobfile.document import Path, subject
@@ -41,6 +42,9 @@ class Type:
     def suggest(self, _value: object, _text: str, /) -> str | None:
         """Return advice on a value of a type that is not accepted and that the file has as this text, or None."""
         return None
+
+
+DEFINITIONS: dict[str, Any] = {}  # the types that references in the JSON Schema name, by these names
 
 
 class Number(Type):
@@ -183,6 +187,11 @@ class Parsed(Type):
 
 
 BOOLEAN = Boolean()
+
+DRAIN = Choice(*roles.DRAINS)
+KIND = Choice(roles.DATA)
+ACCESS_MODE = Choice(*ACCESS_MODES)
+RESTART_SCOPE = Choice(*programs.RESTART_SCOPES)
 
 COUNT = Number(1, MAX_TASKS)
 TASKS = Number(1, MAX_TASKS, of="the tasks of ")

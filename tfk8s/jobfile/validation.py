@@ -9,7 +9,7 @@ from tfk8s.errors import Problem, quoted
 from tfk8s.jobfile import syntax
 from tfk8s.jobfile.document import MAX_PROBLEMS, Document, Location, Path, subject
 from tfk8s.jobfile.scalars import AmbiguousScalar
-from tfk8s.jobfile.types import Type
+from tfk8s.jobfile.types import DEFINITIONS, Type
 from tfk8s.jobfile.values import Invalid
 
 _TYPE_NAMES: dict[type, str] = {str: "text", dict: "a mapping", list: "a list"}
@@ -153,7 +153,6 @@ class Key:
     def __init__(
         self, type_: Type, description: str, *examples: object, default: object = None, required: bool = False
     ) -> None:
-        """Define a key; the default is for the JSON Schema, and `core.spec` has the default that applies."""
         self.type, self.required = type_, required
         default = type_.absent if default is None and not required else default
         self._annotations = _without_none(
@@ -172,7 +171,7 @@ _EXAMPLES = {"apiVersion": "apiVersion: tfk8s.dev/v1", "name": "name: mnist", "j
 
 
 class Struct(Container):
-    """A mapping with known keys.
+    """A mapping with known keys. It adds itself to `DEFINITIONS`.
 
     Attributes:
         keys: the keys by name.
@@ -205,6 +204,7 @@ class Struct(Container):
         """
         self.name, self.keys = name, keys
         self.misplaced: dict[str, str] = {}
+        DEFINITIONS[name] = self
         self.json_schema = {"$ref": f"#/$defs/{name}"}
         self._description, self._make, self._rule, self._rule_schema = description, make, rule, rule_schema or {}
 

@@ -8,11 +8,9 @@ from typing import Any
 from tfk8s.core.naming import SHM_FOLDER
 from tfk8s.core.storage import volumes
 from tfk8s.errors import Problem, quoted
-from tfk8s.jobfile import types
+from tfk8s.jobfile.declared import struct
 from tfk8s.jobfile.document import Path
-from tfk8s.jobfile.types import Choice
 from tfk8s.jobfile.valid_values import ValidValues
-from tfk8s.jobfile.validation import Key, Struct
 from tfk8s.jobfile.values import Invalid, normal_path
 
 # Keys that have a meaning with another key only.
@@ -32,51 +30,8 @@ def _has_source(values: dict[str, Any]) -> None:
             raise Invalid("bad-volume", f"{key} has no effect without {needed}", f"expected {needed} beside {key}")
 
 
-VOLUME = Struct(
-    "Volume",
-    "A volume that tasks mount. Exactly one of claim, secret, config_map, size and bucket is its source on Kubernetes; "
-    "folder is its source on this machine.",
-    {
-        "path": Key(types.MOUNT_PATH, "The absolute path at which tasks mount the volume.", "/data", required=True),
-        "claim": Key(types.NAME, "The name of a PersistentVolumeClaim.", "datasets"),
-        "create": Key(
-            types.SIZE,
-            "The size of the claim, which is made if there is none of that name. tfk8s keeps the claim when the "
-            "cluster is removed.",
-            "100Gi",
-        ),
-        "storage_class": Key(
-            types.NAME, "The StorageClass of the claim to make. If absent, the default of Kubernetes.", "premium-rwo"
-        ),
-        "access": Key(
-            Choice(*volumes.ACCESS_MODES),
-            "The access mode of the claim to make: for the pods of one node, of many nodes, or for one pod.",
-            volumes.MANY_NODES,
-            default=volumes.ONE_NODE,
-        ),
-        "secret": Key(types.NAME, "The name of a Secret.", "storage-key"),
-        "config_map": Key(types.NAME, "The name of a ConfigMap.", "vocabulary"),
-        "size": Key(types.SIZE, "The maximum size of an empty folder that is deleted with the pod.", "10Gi"),
-        "bucket": Key(
-            types.BUCKET,
-            "A bucket of Cloud Storage, or a folder in one, which the driver of GKE mounts.",
-            "gs://models/mnist",
-        ),
-        "folder": Key(
-            types.FOLDER,
-            "The folder of this machine that clusters on this machine use, relative to the job file's folder. `up` "
-            "makes it, unless the volume is read-only.",
-            "./data",
-        ),
-        "local_mount": Key(
-            types.BOOLEAN,
-            "Mount the folder at the path in clusters on this machine. If false, tfk8s.path finds the folder.",
-            False,
-            default=True,
-        ),
-        "read_only": Key(types.BOOLEAN, "Mount the volume read-only.", True, default=False),
-    },
-    make=volumes.Volume,
+VOLUME = struct(
+    volumes.Volume,
     rule=_has_source,
     rule_schema={
         "oneOf": [

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s.core import compact, job_kinds, naming, roles
 from tfk8s.core.addresses import script_ports
+from tfk8s.core.job_file.mappings import Destination, Source
 from tfk8s.core.job_kinds import program_jobs
-from tfk8s.core.spec import Job, JobFile, Peer
+from tfk8s.core.spec import Job, JobFile
 from tfk8s.core.storage import claims
 from tfk8s.core.storage.volumes import Volume
 from tfk8s.render import kueue, package_files, pods, program_job, volumes
@@ -264,7 +265,7 @@ def dns_rule() -> Object:
     }
 
 
-def _allowed_out(peers: Sequence[Peer]) -> Iterator[Object]:
+def _allowed_out(peers: Sequence[Destination]) -> Iterator[Object]:
     for peer in peers:
         rule: Object = {"to": [_peer(peer)]}
         if peer.ports:
@@ -272,7 +273,7 @@ def _allowed_out(peers: Sequence[Peer]) -> Iterator[Object]:
         yield rule
 
 
-def _peer(peer: Peer) -> Object:
+def _peer(peer: Source) -> Object:
     if peer.cidr:
         return {"ipBlock": {"cidr": peer.cidr} | ({"except": list(peer.except_)} if peer.except_ else {})}
     selectors: Object = {}

@@ -20,8 +20,9 @@ _UNIX, _MODE = 3, 0o100644 << 16  # a file that all may read, whatever system pa
 _PACKAGE = Path(__file__).parents[1]  # importlib.resources takes 5 ms to say the same
 _CORE = (
     "core/__init__.py", "core/addresses.py", "core/backoff.py", "core/cluster_spec.py", "core/compact.py",
-    "core/lifetime.py", "core/naming.py", "core/output/__init__.py", "core/output/tensorflow_log.py",
-    "core/programs.py", "core/progress.py", "core/quantity.py", "core/roles.py", "core/script.py",
+    "core/job_file/__init__.py", "core/job_file/keys.py", "core/lifetime.py", "core/naming.py",
+    "core/output/__init__.py", "core/output/tensorflow_log.py", "core/programs.py", "core/progress.py",
+    "core/quantity.py", "core/roles.py", "core/script.py",
 )  # fmt: skip
 _BOTH = (
     "__init__.py", "concurrency.py", "errors.py", "log.py", "polling.py", "version.py", *_CORE, "task/*.py",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfk8s.core.spec import Job, Topology
+from tfk8s.core.job_file.mappings import Topology
+from tfk8s.core.spec import Job
 
 Object = dict[str, Any]
 

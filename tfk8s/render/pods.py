@@ -14,8 +14,9 @@ from tfk8s.core import job_kinds, naming
 from tfk8s.core.addresses import MAX_PORT, POD_NAMESPACE, pod_address
 from tfk8s.core.compact import JobSize, format_jobs
 from tfk8s.core.environment import data_variables
+from tfk8s.core.job_file.mappings import EnvSource, Security
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import EnvSource, Job, JobFile, Security
+from tfk8s.core.spec import Job, JobFile
 from tfk8s.render import overlay, placement, program_job, volumes
 from tfk8s.render.volumes import SCRATCH_FOLDER, SCRATCH_SIZE
 

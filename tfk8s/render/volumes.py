@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfk8s.core import naming
-from tfk8s.core.spec import Job, JobFile, Security
+from tfk8s.core.job_file.mappings import Security
+from tfk8s.core.spec import Job, JobFile
 from tfk8s.core.storage.volumes import Volume
 from tfk8s.render import package_files
 

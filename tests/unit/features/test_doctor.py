@@ -17,9 +17,10 @@ from tfk8s.backends.local import isolation
 from tfk8s.backends.options import BackendOptions
 from tfk8s.cluster import network_policy
 from tfk8s.cluster.network_policy import Reach
+from tfk8s.core.job_file.mappings import Network
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.resources import Resources
-from tfk8s.core.spec import Job, JobFile, Network
+from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.features import doctor
 from tfk8s.features.doctor import command, kubernetes

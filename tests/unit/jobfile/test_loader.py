@@ -12,8 +12,9 @@ from bad_files import HEAD, RAW_FILES, TOO_MANY_PROBLEMS, brief, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfk8s.core.job_file.mappings import Destination, Network, Security, Source
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import Job, JobFile, Network, Peer, Security
+from tfk8s.core.spec import Job, JobFile
 from tfk8s.core.storage.volumes import Volume
 from tfk8s.errors import JobFileError, Problem
 from tfk8s.jobfile.loader import load, loads
@@ -146,8 +147,11 @@ jobs:
         volumes=(Volume(path="/data", claim="datasets", read_only=True),),
         queue="team-a",
         network=Network(
-            allow_from=(Peer(namespace="notebooks", pods={"app": "jupyter"}),),
-            allow_to=(Peer(cidr="10.0.0.0/8", except_=("10.0.0.1/32",), ports=(443, 80)), Peer(pods={"db": ""})),
+            allow_from=(Source(namespace="notebooks", pods={"app": "jupyter"}),),
+            allow_to=(
+                Destination(cidr="10.0.0.0/8", except_=("10.0.0.1/32",), ports=(443, 80)),
+                Destination(pods={"db": ""}),
+            ),
         ),
         security=Security(user=1000, group=1001, service_account="trainer"),
         ttl=7200,
@@ -422,7 +426,8 @@ _WORDS = [
     "%YAML", "\t", "\u200b", "\x85",
 ]  # fmt: skip
 _KEYS = [
-    *JobFile.__dataclass_fields__, *Job.__dataclass_fields__, *Volume.__dataclass_fields__, *Peer.__dataclass_fields__,
+    *JobFile.__dataclass_fields__, *Job.__dataclass_fields__, *Volume.__dataclass_fields__,
+    *Destination.__dataclass_fields__,
     "apiVersion", "allow_from", "allow_to", "except", "key", "operator", "effect", "value", "tolerationSeconds",
     "[key]", "user",
 ]  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import re
@@ -17,10 +16,8 @@ from hypothesis import given, settings
 from job_files import as_json, job_files
 from jsonschema_rs import Draft202012Validator, meta
 
-from tfk8s.core import programs, spec
-from tfk8s.core.storage import volumes
 from tfk8s.errors import JobFileError
-from tfk8s.jobfile import pod, reader, values
+from tfk8s.jobfile import reader, values
 from tfk8s.jobfile.loader import loads
 from tfk8s.jobfile.scalars import AmbiguousScalar
 from tfk8s.jobfile.schema import json_schema
@@ -68,48 +65,6 @@ def test_every_key_has_a_description() -> None:
         assert schema["description"].endswith("."), name
         assert schema["title"], name
         assert "properties" in schema or schema["examples"], name
-
-
-def test_defaults_equal_the_defaults_of_the_spec() -> None:
-    kubernetes = {struct.name for struct in pod.STRUCTS}  # their defaults are those of Kubernetes
-    defaults = {
-        name: value["default"]
-        for name, value in properties(SCHEMA)
-        if "default" in value and name.partition(".")[0] not in kubernetes
-    }
-    models = {
-        "": spec.JobFile, "Job.": spec.Job, "Volume.": volumes.Volume, "Security.": spec.Security,
-        "Topology.": spec.Topology, "Run.": programs.RunPolicy,
-    }  # fmt: skip
-    real = {
-        f"{prefix}{field.name}": field.default_factory() if callable(field.default_factory) else field.default
-        for prefix, model in models.items()
-        for field in dataclasses.fields(model)
-    }
-    elsewhere = {
-        "Destination.except": [],
-        "Destination.pods": {},
-        "Destination.ports": [],
-        "Network.allow_from": [],
-        "Source.except": [],
-        "Source.pods": {},
-        "Toleration.operator": "Equal",
-    }
-    assert defaults == elsewhere | {
-        name: [] if real[name] == () else real[name] for name in defaults.keys() - elsewhere.keys()
-    }
-    assert {name for name, value in real.items() if value not in (None, dataclasses.MISSING)} - defaults.keys() == {
-        "Job.addresses",  # a job with addresses is a list
-        "Job.folder",  # that of the job file
-        "Job.pod",
-        "network",
-        "Run.restart_scope",  # another one on this machine than on Kubernetes
-        "Run.success",  # see kinds.success_tasks
-        "pod",
-        "run",
-        "script",
-        "security",
-    }
 
 
 def test_patterns_need_no_look_around_or_flags() -> None:

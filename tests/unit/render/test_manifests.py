@@ -12,9 +12,10 @@ from job_files import job_file
 
 from tfk8s import render as tfk8s_render
 from tfk8s.core import addresses, naming
+from tfk8s.core.job_file.mappings import Destination, Network, Security, Source
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import Job, JobFile, Network, Peer, Security, Task
+from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.storage.volumes import Volume
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests, pods
@@ -352,8 +353,11 @@ def test_policy_rules_what_goes_out_only_if_the_job_file_does():
 
 def test_policy_has_the_exceptions_of_the_job_file():
     network = Network(
-        allow_from=(Peer(pods={"app": "notebook"}), Peer(namespace="tools", pods={"a": "b"})),
-        allow_to=(Peer(cidr="10.0.0.0/8", except_=("10.1.0.0/16",), ports=(443,)), Peer(namespace="data")),
+        allow_from=(Source(pods={"app": "notebook"}), Source(namespace="tools", pods={"a": "b"})),
+        allow_to=(
+            Destination(cidr="10.0.0.0/8", except_=("10.1.0.0/16",), ports=(443,)),
+            Destination(namespace="data"),
+        ),
     )
     spec = the("NetworkPolicy", render(network=network))["spec"]
     space = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "tools"}}}

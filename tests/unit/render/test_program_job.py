@@ -6,8 +6,9 @@ import pytest
 from job_files import PROGRAMS, job_file
 
 from tfk8s import render
+from tfk8s.core.job_file.mappings import Network
 from tfk8s.core.programs import Program, RunPolicy
-from tfk8s.core.spec import Job, JobFile, Network
+from tfk8s.core.spec import Job, JobFile
 from tfk8s.jobfile.loader import loads
 from tfk8s.render import manifests, program_job
 from tfk8s.render.pods import Object

@@ -9,9 +9,10 @@ from fakes.stateful_sets import stateful_sets
 
 from tfk8s import render
 from tfk8s.backends.kubernetes.pods import containers
+from tfk8s.core.job_file.mappings import EnvSource, Topology
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import EnvSource, Job, JobFile, Topology
+from tfk8s.core.spec import Job, JobFile
 from tfk8s.core.storage.volumes import Volume
 from tfk8s.render import package_files, script_job
 

@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from tfk8s.core.spec import Peer
+from tfk8s.core.job_file.mappings import Destination
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Range = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -48,7 +48,7 @@ class Allowed:
         return address in self.range and not is_excepted and (not self.ports or port in self.ports)
 
 
-def allowed(peers: Iterable[Peer] | None) -> list[Allowed] | None:
+def allowed(peers: Iterable[Destination] | None) -> list[Allowed] | None:
     """Return the ranges of `network.allow_to`; None if the job file has none. Pods mean nothing on this machine."""
     if peers is None:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tfk8s.core.job_file.keys import key
 from tfk8s.core.quantity import Quantity
 
 # The sources of a volume on Kubernetes.
@@ -19,35 +20,50 @@ BUCKET_SCHEME = "gs://"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """A volume of tasks. It has at most one of `SOURCES`, and without one `folder`.
+    """A volume that tasks mount.
 
-    Attributes:
-        path: the absolute path at which the volume is mounted.
-        claim: the name of a PersistentVolumeClaim.
-        create: the size of the claim, which is made if it does not exist; None for a claim that somebody else makes.
-        storage_class: the StorageClass of a claim that is made; None is the cluster's default.
-        access: the access mode of a claim that is made.
-        secret: the name of a Secret.
-        config_map: the name of a ConfigMap.
-        size: the maximum size of an empty folder, which ends with the pod.
-        bucket: a bucket of Cloud Storage and a folder in it, "gs://NAME/PREFIX".
-        folder: the absolute folder of this machine that local clusters use.
-        local_mount: whether local clusters mount `folder` at `path`.
-        read_only: whether tasks can't write to the volume.
+    Exactly one of claim, secret, config_map, size and bucket is its source on Kubernetes; folder is its source on this
+    machine.
     """
 
-    path: str
-    claim: str | None = None
-    create: Quantity | None = None
-    storage_class: str | None = None
-    access: str = ONE_NODE
-    secret: str | None = None
-    config_map: str | None = None
-    size: Quantity | None = None
-    bucket: str | None = None
-    folder: str | None = None
-    local_mount: bool = True
-    read_only: bool = False
+    path: str = key("MOUNT_PATH", "The absolute path at which tasks mount the volume.", "/data", required=True)
+    claim: str | None = key("NAME", "The name of a PersistentVolumeClaim.", "datasets")
+    create: Quantity | None = key(
+        "SIZE",
+        "The size of the claim, which is made if there is none of that name. tfk8s keeps the claim when the cluster is "
+        "removed.",
+        "100Gi",
+    )
+    storage_class: str | None = key(
+        "NAME", "The StorageClass of the claim to make. If absent, the default of Kubernetes.", "premium-rwo"
+    )
+    access: str = key(
+        "ACCESS_MODE",
+        "The access mode of the claim to make: for the pods of one node, of many nodes, or for one pod.",
+        MANY_NODES,
+        default=ONE_NODE,
+    )
+    secret: str | None = key("NAME", "The name of a Secret.", "storage-key")
+    config_map: str | None = key("NAME", "The name of a ConfigMap.", "vocabulary")
+    size: Quantity | None = key("SIZE", "The maximum size of an empty folder that is deleted with the pod.", "10Gi")
+    bucket: str | None = key(
+        "BUCKET",
+        "A bucket of Cloud Storage, or a folder in one, which the driver of GKE mounts.",
+        "gs://models/mnist",
+    )
+    folder: str | None = key(
+        "FOLDER",
+        "The folder of this machine that clusters on this machine use, relative to the job file's folder. `up` makes "
+        "it, unless the volume is read-only.",
+        "./data",
+    )
+    local_mount: bool = key(
+        "BOOLEAN",
+        "Mount the folder at the path in clusters on this machine. If false, tfk8s.path finds the folder.",
+        False,
+        default=True,
+    )
+    read_only: bool = key("BOOLEAN", "Mount the volume read-only.", True, default=False)
 
     @property
     def source(self) -> str:

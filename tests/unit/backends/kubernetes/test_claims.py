@@ -12,8 +12,9 @@ from job_files import job_file
 from tfk8s import render
 from tfk8s.backends.kubernetes import apply, claims
 from tfk8s.backends.kubernetes.api_server import errors
+from tfk8s.core.job_file.mappings import Topology
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import Job, Topology
+from tfk8s.core.spec import Job
 from tfk8s.core.storage.volumes import KeptClaim, Volume
 from tfk8s.errors import InvalidInput, NoSuchCluster
 from tfk8s.features.doctor import kubernetes as doctor

@@ -15,8 +15,9 @@ from job_files import job_file
 from tfk8s import render
 from tfk8s.backends.kubernetes import default_deny
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.core.job_file.mappings import Destination, Network
 from tfk8s.core.programs import Program
-from tfk8s.core.spec import Job, Network, Peer
+from tfk8s.core.spec import Job
 from tfk8s.errors import InvalidInput
 from tfk8s.render.pods import Object
 
@@ -155,7 +156,7 @@ SPECS = st.builds(
 
 @given(st.lists(SPECS, max_size=4))
 def test_a_list_of_destinations_cures_and_an_open_policy_does(specs: list[str]) -> None:
-    closed = dataclasses.replace(TWO, network=Network(allow_to=(Peer(cidr="10.0.0.0/8"),)))
+    closed = dataclasses.replace(TWO, network=Network(allow_to=(Destination(cidr="10.0.0.0/8"),)))
     assert found(*specs, cluster=closed) == ""
     assert found(*specs, f"{ALL}, egress: [{{}}]") == ""
 

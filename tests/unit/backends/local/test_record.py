@@ -11,11 +11,12 @@ from tfk8s.backends.local.isolation import Isolation, Kind
 from tfk8s.backends.local.loopback.ports import Ports
 from tfk8s.backends.local.record import Record, make_record, relocate, resize
 from tfk8s.backends.plain import job_file_to_dict
+from tfk8s.core.job_file.mappings import Destination, EnvSource, Network, Security, Source, Topology
 from tfk8s.core.plan import fields
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import ScriptResources
-from tfk8s.core.spec import EnvSource, Job, JobFile, Network, Peer, Security, Task, Topology
+from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.storage.volumes import Volume
 
 JOB_FILE = JobFile(
@@ -32,8 +33,8 @@ JOB_FILE = JobFile(
         Job(name="w", tasks=2, addresses=("a:1", "b:2")),
     ),
     network=Network(
-        allow_from=(Peer(namespace="n"),),
-        allow_to=(Peer(cidr="10.0.0.0/8", except_=("10.1.0.0/16",), ports=(1, 2)),),
+        allow_from=(Source(namespace="n"),),
+        allow_to=(Destination(cidr="10.0.0.0/8", except_=("10.1.0.0/16",), ports=(1, 2)),),
     ),
     security=Security(user=1000), queue="q", ttl=5, max_duration=60, idle=30,
     image_pull_secrets=("login",), pod={"a": [1, "b"]},
@@ -51,8 +52,8 @@ def test_a_record_survives_json() -> None:
     assert [str(task.task) for task in record.tasks] == ["chief/0", "p/0", "ps/0", "ps/1", "w/0", "w/1"]
 
 
-@pytest.mark.parametrize("allow_to", [None, (), (Peer(namespace="n"),)], ids=str)
-def test_a_record_tells_absent_destinations_from_none(allow_to: tuple[Peer, ...] | None) -> None:
+@pytest.mark.parametrize("allow_to", [None, (), (Destination(namespace="n"),)], ids=str)
+def test_a_record_tells_absent_destinations_from_none(allow_to: tuple[Destination, ...] | None) -> None:
     record = make_record(dataclasses.replace(JOB_FILE, network=Network(allow_to=allow_to)), exposed=False)
     assert Record.from_dict(json.loads(json.dumps(record.to_dict()))).job_file.network.allow_to == allow_to
 

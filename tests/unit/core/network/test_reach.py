@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfk8s.core.job_file.mappings import Destination
 from tfk8s.core.network.reach import NEVER, Allowed, allowed, refusal
-from tfk8s.core.spec import Peer
 
 OWN = [ipaddress.ip_network("192.0.2.2/32"), ipaddress.ip_network("2001:db8::2/128")]
 
@@ -53,9 +53,9 @@ def test_what_is_in_reach_is_neither_here_nor_outside_of_the_list(
 def test_a_list_has_ranges_exceptions_and_ports() -> None:
     ranges = allowed(
         [
-            Peer(cidr="10.0.0.0/8", except_=("10.1.0.0/16",), ports=(443,)),
-            Peer(namespace="other"),
-            Peer(cidr="fd00::/8"),
+            Destination(cidr="10.0.0.0/8", except_=("10.1.0.0/16",), ports=(443,)),
+            Destination(namespace="other"),
+            Destination(cidr="fd00::/8"),
         ]
     )
     assert ranges is not None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tfk8s.core.spec import Peer
+from tfk8s.core.job_file.mappings import Destination
 
 
-def expected(allow_to: Collection[Peer] | None, *, exposed: bool) -> str:
+def expected(allow_to: Collection[Destination] | None, *, exposed: bool) -> str:
     """Return the way in words; "" if this machine would refuse the cluster.
 
     Args:

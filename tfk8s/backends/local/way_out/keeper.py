@@ -12,9 +12,9 @@ from pathlib import Path
 from tfk8s import polling
 from tfk8s.backends.local.way_out import process, programs, resolver
 from tfk8s.core.addresses import LOOPBACK
+from tfk8s.core.job_file.mappings import Destination
 from tfk8s.core.network import reach
 from tfk8s.core.network.way_out import Way
-from tfk8s.core.spec import Peer
 from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.task.programs import unreachable
@@ -25,7 +25,7 @@ _BACKLOG = 128
 _PROXIED = ("https_proxy", "http_proxy")
 
 
-def planned(allow_to: Collection[Peer] | None, *, shared: bool) -> Way:
+def planned(allow_to: Collection[Destination] | None, *, shared: bool) -> Way:
     """Return the way that a new cluster tries first.
 
     Args:
@@ -51,7 +51,9 @@ class WayOut:
         way: the way, as far as it is known.
     """
 
-    def __init__(self, allow_to: Collection[Peer] | None, environment: Mapping[str, str], *, shared: bool) -> None:
+    def __init__(
+        self, allow_to: Collection[Destination] | None, environment: Mapping[str, str], *, shared: bool
+    ) -> None:
         self.way = planned(allow_to, shared=shared)
         self._proxy = ""
         self._connection: socket.socket | None = None

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfk8s.core import naming, spec
+from tfk8s.core.job_file import mappings
 from tfk8s.errors import InvalidInput, JobFileError
 from tfk8s.features.init.kubeflow.pod import Replica
 from tfk8s.jobfile import loader
@@ -66,7 +67,7 @@ def _common(replicas: Sequence[Replica], notes: list[str]) -> Object:
     """Return the keys that a job file has for all jobs: pull secrets and security."""
     secrets = list(dict.fromkeys(name for replica in replicas for name in replica.pull_secrets))
     security: Object = {}
-    defaults = spec.Security()
+    defaults = mappings.Security()
     for key in ("user", "group", "service_account"):
         found = list(dict.fromkeys(replica.security.get(key) for replica in replicas))
         value = next((value for value in found if value is not None), None)

@@ -5,8 +5,9 @@ import pytest
 from tfk8s import render
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes import scheduling
+from tfk8s.core.job_file.mappings import Topology
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import Job, JobFile, Topology
+from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
 
 

@@ -9,8 +9,8 @@ import pytest
 from tfk8s.backends.local.way_out import keeper, own_addresses
 from tfk8s.backends.local.way_out.closed_routes import _RTENTRY
 from tfk8s.backends.local.way_out.resolver import with_reachable
+from tfk8s.core.job_file.mappings import Destination
 from tfk8s.core.network.way_out import Way
-from tfk8s.core.spec import Peer
 
 
 @pytest.mark.parametrize(
@@ -20,13 +20,17 @@ from tfk8s.core.spec import Peer
         (None, False, [Way.PASTA], Way.PASTA),
         (None, False, [], Way.PROXY),
         ((), False, [Way.SLIRP], Way.CLOSED),
-        ((Peer(cidr="10.0.0.0/8"),), False, [Way.SLIRP], Way.LIST),
+        ((Destination(cidr="10.0.0.0/8"),), False, [Way.SLIRP], Way.LIST),
         (None, True, [Way.SLIRP], Way.MACHINE),
-        ((Peer(cidr="10.0.0.0/8"),), True, [Way.SLIRP], Way.UNKEPT),
+        ((Destination(cidr="10.0.0.0/8"),), True, [Way.SLIRP], Way.UNKEPT),
     ],
 )
 def test_the_way_of_a_new_cluster(
-    monkeypatch: pytest.MonkeyPatch, allow_to: tuple[Peer, ...] | None, shared: bool, installed: list[Way], way: Way
+    monkeypatch: pytest.MonkeyPatch,
+    allow_to: tuple[Destination, ...] | None,
+    shared: bool,
+    installed: list[Way],
+    way: Way,
 ) -> None:
     monkeypatch.setattr(keeper.programs, "installed", lambda: installed)
     assert keeper.planned(allow_to, shared=shared) is way
