@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import json
 import re
@@ -11,11 +12,22 @@ from typing import Any
 
 from tfk8s.core.lifetime import format_duration
 from tfk8s.core.resources import NOTHING, Resources
-from tfk8s.core.spec import Task
+from tfk8s.core.spec import JobFile, Task
 
 _WORD = re.compile(r"[\w-]+", re.ASCII)
-_DURATIONS = ("idle", "max_duration", "ttl")  # fields of the job file, in seconds
 _MAX_SHOWN = 100  # characters of a value
+
+
+def _durations(kind: type[Any], prefix: str = "") -> Iterator[str]:
+    """Yield the paths of the fields that are durations, in a dataclass of the job file."""
+    for field in dataclasses.fields(kind):
+        if field.metadata.get("type") == "DURATION":
+            yield f"{prefix}{field.name}"
+        elif dataclasses.is_dataclass(field.default):
+            yield from _durations(type(field.default), f"{field.name}.")
+
+
+_DURATIONS = frozenset(_durations(JobFile))
 
 
 class Action(enum.StrEnum):

@@ -22,6 +22,7 @@ DIFFERENCES = [
     ({"a": "x" * 200}, {"a": ""}, [f'a: {"x" * 100}… → ""']),
     ({}, {"chief": {"tasks": 1}}, ["chief: none → 1 task"]),
     ({"max_duration": 12, "ttl": 60}, {"max_duration": 180}, ["max_duration: 12s → 3m", "ttl: 1m → none"]),
+    ({"grace": 30, "run": {"timeout": 60}}, {"grace": 120, "run": {}}, ["grace: 30s → 2m", "run.timeout: 1m → none"]),
 ]
 
 
