@@ -3,11 +3,13 @@
 
 A line that starts with "= " is a job file after HEAD. A line that starts with "! " is a whole file. Both have Python's
 escapes. The lines below list the problems: LINE:COLUMN+LENGTH CODE: MESSAGE [LABEL] -> HELP.
+KEYS_OF_CLUSTER and KEYS_OF_JOB are the keys, in the order of the schema.
 """
 
 from __future__ import annotations
 
 from tfk8s.errors import Problem
+from tfk8s.jobfile.schema import JOB, JOB_FILE
 
 HEAD = "apiVersion: tfk8s.dev/v1\nname: mnist\n"
 
@@ -45,17 +47,17 @@ TABLE = r"""
   1:1+1 missing-key: "apiVersion" is missing [expected beside this] -> write apiVersion: tfk8s.dev/v1
   1:1+1 missing-key: "name" is missing [expected beside this] -> write name: mnist
   1:1+1 missing-key: "jobs" is missing [expected beside this] -> write jobs: {worker: 2}
-  1:1+1 unknown-key: there is no key "a" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, avoid, network, security, ttl, pod, max_duration, idle, grace, drain, warm, script, run
+  1:1+1 unknown-key: there is no key "a" here -> the keys here are KEYS_OF_CLUSTER
   1:4+4 anchor: YAML anchors are not allowed in a job file -> remove &a
-  2:1+1 unknown-key: there is no key "b" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, avoid, network, security, ttl, pod, max_duration, idle, grace, drain, warm, script, run
+  2:1+1 unknown-key: there is no key "b" here -> the keys here are KEYS_OF_CLUSTER
   2:4+4 anchor: YAML anchors are not allowed in a job file -> remove &b
   2:8+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
   2:12+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
-  3:1+1 unknown-key: there is no key "c" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, avoid, network, security, ttl, pod, max_duration, idle, grace, drain, warm, script, run
+  3:1+1 unknown-key: there is no key "c" here -> the keys here are KEYS_OF_CLUSTER
   3:5+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
   3:9+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
 = defaults: &d {cpu: 1}\njobs:\n  worker:\n    <<: *d\n    tasks: 2
-  3:1+8 unknown-key: there is no key "defaults" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, avoid, network, security, ttl, pod, max_duration, idle, grace, drain, warm, script, run
+  3:1+8 unknown-key: there is no key "defaults" here -> the keys here are KEYS_OF_CLUSTER
   3:11+4 anchor: YAML anchors are not allowed in a job file -> remove &d
   6:5+2 merge-key: YAML merge keys are not allowed in a job file -> write out the merged keys
 = jobs: {worker: !!int 2}
@@ -83,7 +85,7 @@ TABLE = r"""
 = jobs: {worker: {gpu: 1}}
   3:17+3 unknown-key: there is no key "gpu" here -> write gpus
 = jobs: {worker: {xyzzy: 1}}
-  3:17+5 unknown-key: there is no key "xyzzy" here -> the keys here are tasks, image, cpu, memory, shm, gpus, gpus_optional, gpu_resource, accelerator, node_selector, tolerations, env, labels, annotations, volumes, preload, port, spot, priority_class, topology, pod, program, tf1, kind
+  3:17+5 unknown-key: there is no key "xyzzy" here -> the keys here are KEYS_OF_JOB
 = jobs: {worker: {replicas: 1}}
   3:17+8 unknown-key: there is no key "replicas" here -> write tasks
 = jobs: {worker: {apiVersion: tfk8s.dev/v1}}
@@ -520,5 +522,6 @@ def cases() -> list[tuple[str, list[str]]]:
             text = rest.encode("latin-1", "backslashreplace").decode("unicode_escape")
             files.append((HEAD * (kind == "= ") + text, []))
         elif kind == "  ":
-            files[-1][1].append(rest)
+            rest = rest.replace("KEYS_OF_CLUSTER", ", ".join(JOB_FILE.keys))
+            files[-1][1].append(rest.replace("KEYS_OF_JOB", ", ".join(JOB.keys)))
     return files

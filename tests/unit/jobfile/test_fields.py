@@ -13,9 +13,11 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from tfk8s.backends.plain import as_plain, from_plain
+from tfk8s.cli import completion
 from tfk8s.core.job_file.keys import key
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import JobFile
+from tfk8s.features.explain.here import explain
 from tfk8s.jobfile import reader
 from tfk8s.jobfile.declared import struct
 from tfk8s.jobfile.schema import json_schema
@@ -52,6 +54,14 @@ def test_each_field_of_the_spec_is_a_key_with_its_default() -> None:
                 made = from_plain(kind, {**required(kind), field.name: found["default"]})
                 assert made == from_plain(kind, required(kind)), field.name
     assert without == NO_KEYS
+
+
+def test_each_key_is_explained_and_completed() -> None:
+    job = SCHEMA["$defs"]["Job"]["properties"]
+    fields = {**SCHEMA["properties"], **{f"worker.{name}": value for name, value in job.items()}}
+    assert completion.fields() == list(fields)
+    for name, value in fields.items():
+        assert value["description"] in " ".join(explain(name).split()), name
 
 
 def required(kind: type) -> dict[str, Any]:
@@ -114,9 +124,10 @@ def table(definition: dict[str, Any], page: str) -> str:
         note = " Required." if name in definition.get("required", ()) else ""
         if value.get("default") not in (None, [], {}):
             note += f" Default: `{json.dumps(value['default']).strip(chr(34))}`."
-        sentences = re.split(r"(?<=\.) (?=\w)", value["description"])
+        sentences = re.split(r"(?<=\.) (?=[\w`])", value["description"])
         while len(row := f"| {code} | {' '.join(sentences)}{note} |") > 120:
             sentences.pop()
+            assert sentences, f"the first sentence about {name} is too long for a table"
         rows.append(row)
     return "\n".join(("| field | meaning |", "| --- | --- |", *rows)) + "\n"
 
@@ -124,7 +135,9 @@ def table(definition: dict[str, Any], page: str) -> str:
 def test_the_tables_of_the_page_are_current() -> None:
     page = PAGE.read_text()
     written = page
-    for heading, definition in (("Fields of the cluster", SCHEMA), ("Fields of a job", SCHEMA["$defs"]["Job"])):
+    jobs, volumes = SCHEMA["$defs"]["Job"], SCHEMA["$defs"]["Volume"]
+    tables = {"Fields of the cluster": SCHEMA, "Fields of a job": jobs, "Volumes": volumes}
+    for heading, definition in tables.items():
         before, after = written.split(f"\n## {heading}\n")
         new = re.sub(r"^\| field .*\n(?:\|.*\n)*", lambda _, of=definition: table(of, page), after, count=1, flags=re.M)
         written = f"{before}\n## {heading}\n{new}"

@@ -39,7 +39,8 @@ class Volume:
     )
     access: str = key(
         "ACCESS_MODE",
-        "The access mode of the claim to make: for the pods of one node, of many nodes, or for one pod.",
+        f"The access mode of the claim to make. {ONE_NODE} is for the pods of one node, {MANY_NODES} for those of many "
+        f"nodes, {ONE_POD} for one pod.",
         MANY_NODES,
         default=ONE_NODE,
     )
