@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ from tfk8s.cluster.handle import Cluster
 from tfk8s.cluster.programs import require_programs, require_up
 from tfk8s.cluster.readiness import TIMEOUT, OnChange
 from tfk8s.cluster.scripts import require_servers
+from tfk8s.core.history import redaction
 from tfk8s.core.lifetime import LEASE
 from tfk8s.core.plan import Plan
 from tfk8s.core.script import Script
@@ -25,6 +27,7 @@ from tfk8s.core.status import ClusterStatus
 from tfk8s.core.storage.volumes import KeptClaim
 from tfk8s.task.programs import strategies
 
+_PAST = re.compile(r"[a-z][a-z0-9-]*@\d{1,9}", re.ASCII)
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -67,7 +70,7 @@ def up(
     spec = _load(job_file)
     named = None if python is None else str(python)
     cluster = find(spec, BackendOptions(local, context, namespace, allow_exposed_ports, named), keep=keep)
-    with contextlib.ExitStack() as removal:
+    with contextlib.ExitStack() as removal, cluster.recorder.command("up", hidden=_values(spec), starts=True):
         removal.enter_context(cluster)
         cluster.apply(spec)
         if timeout is not None:
@@ -124,16 +127,21 @@ def run(
     else:
         require_servers(spec)
         cluster.backend.scripts.check(script)
-    with cluster:
+    words = script.runner_arguments() if script else []
+    folder = script.path.absolute().parent if script else None
+    hidden = _values(spec)
+    with cluster.recorder.command("run", words, folder=folder, hidden=hidden, starts=True) as end, cluster:
         try:
             cluster.apply(spec, lease=None if keep else LEASE)
             status = cluster.wait(timeout, events.changed)
             require_gpus(cluster.backend, status)
             events.is_up(cluster, status)
             if script is None:
-                return events.follow(cluster)
+                end.exit_code = events.follow(cluster)
+                return end.exit_code
             with recorded(script, recording, cluster) as traced:
-                return cluster.run(traced)
+                end.exit_code = cluster.run(traced)
+                return end.exit_code
         finally:
             events.ends()
 
@@ -149,13 +157,32 @@ def recorded(script: Script, recording: Any, cluster: Cluster, *, here: bool = F
     if recording is None:
         yield script
         return
-    with feature("timeline").recorded(script, recording, cluster, here=here) as traced:
-        yield traced
+    try:
+        with feature("timeline").recorded(script, recording, cluster, here=here) as traced:
+            yield traced
+    finally:
+        cluster.recorder.keep_timeline(recording.page)
 
 
 def feature(name: str) -> ModuleType:
     """Return the half of a feature that runs here, which is imported when somebody asks for the feature."""
     return importlib.import_module(f"tfk8s.features.{name}.here")
+
+
+def past(name: str) -> Any:
+    """Return the entry of the history that a command names in place of a cluster, "mnist@3"; None for another name.
+
+    Raises:
+        InvalidInput: there is no such entry.
+    """
+    return feature("history").parse(name) if _PAST.fullmatch(name) else None
+
+
+def _values(spec: JobFile) -> list[str]:
+    """Return the values of a job file's environment variables."""
+    from tfk8s.backends.plain import job_file_to_dict
+
+    return sorted(redaction.secrets_of(job_file_to_dict(spec)))
 
 
 def plan(job_file: str | Path | JobFile, options: BackendOptions) -> Plan:

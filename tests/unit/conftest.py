@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,18 +13,32 @@ from typing import Any, NoReturn
 import pytest
 from hypothesis import settings
 
+from tfk8s.backends.history import git
+
 for name, examples in (("quick", 4), ("thorough", 30)):
     settings.register_profile(name, max_examples=examples, deadline=None, derandomize=True, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
+_STATE = tempfile.TemporaryDirectory(prefix="tfk8s-state-")  # the history of what tests run
 _HERE = ("127.", "::1", "::ffff:127.", "localhost", "/", "\0")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ["XDG_STATE_HOME"] = _STATE.name  # tests leave no history to the user
     config.addinivalue_line("markers", "programs: starts programs, which unit tests otherwise must not")
 
 
 _connect = socket.socket.connect
+
+
+class _NoCommit:
+    """Stands for git, which is a program."""
+
+    def __init__(self, folder: Path) -> None:
+        pass
+
+    def read(self) -> tuple[str, str]:
+        return "", ""
 
 
 def _connect_here(self: socket.socket, address: Any) -> None:
@@ -45,6 +60,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         patch.setattr(socket.socket, "connect", _connect_here)
         if item.get_closest_marker("programs") is None:
             patch.setattr(subprocess.Popen, "__init__", _refuse)
+            patch.setattr(git, "Commit", _NoCommit)
             for name in ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system"):
                 patch.setattr(os, name, _refuse)
         return (yield)

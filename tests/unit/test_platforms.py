@@ -22,7 +22,7 @@ WORKING = {
     "init": "--help", "validate": FILE, "explain": "", "schema": "", "version": "", "render": FILE, "diff": FILE,
     "up": FILE,
     "submit": f"mnist {SCRIPT}", "run": f"{FILE} {SCRIPT}", "wait": "mnist --help", "stop": "mnist script-4e9c21",
-    "status": "mnist", "ls": "", "devices": "mnist", "logs": "mnist", "exec": "mnist worker/0 ls",
+    "status": "mnist", "ls": "", "history": "", "devices": "mnist", "logs": "mnist", "exec": "mnist worker/0 ls",
     "cp": "mnist worker/0:/ckpt/model model", "stacks": "mnist",
     "events": "mnist", "scale": "mnist worker=3", "restart": "mnist", "down": "mnist", "roles": "",
     "tensorboard": "--help", "image": "build --help", "kind": "up --help", "completion": "bash",

@@ -38,6 +38,7 @@ class ExternalBackend:
     flags = ""
     timing = TIMING
     shared = None
+    history = None
 
     def __init__(self, job_file: JobFile) -> None:
         self._job_file = job_file

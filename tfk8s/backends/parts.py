@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 if TYPE_CHECKING:  # commands that need no backend import this module too
     from pathlib import Path
 
+    from tfk8s.backends.history.files import EntryFiles
     from tfk8s.backends.stacks import Stacks
     from tfk8s.core.spec import JobFile, Task
     from tfk8s.core.storage.volumes import KeptClaim
@@ -181,6 +182,19 @@ class Shared(Protocol):
 
     def claims(self) -> list[KeptClaim]:
         """Return the claims that `apply` made, also those of clusters that were removed."""
+        ...
+
+
+class History(Protocol):
+    """Finds the entries of clusters in the record."""
+
+    def find(self, name: str, *, joins: bool = False) -> EntryFiles | None:
+        """Return the entry of a cluster that has not ended; None if there is none.
+
+        Args:
+            name: the cluster's.
+            joins: the cluster exists, and may get an entry that begins now.
+        """
         ...
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # commands that need no backend import this module too
     from tfk8s.backends.options import BackendOptions
-    from tfk8s.backends.parts import Detached, Files, Inside, Leases, Scripts, Shared
+    from tfk8s.backends.parts import Detached, Files, History, Inside, Leases, Scripts, Shared
     from tfk8s.core.events import Event
     from tfk8s.core.plan import Plan, Scaling
     from tfk8s.core.spec import JobFile, Task
@@ -96,6 +96,11 @@ class Backend(Protocol):
     @property
     def shared(self) -> Shared | None:
         """The part that shows what clusters share; None if they share nothing."""
+        ...
+
+    @property
+    def history(self) -> History | None:
+        """The part that finds the record of clusters; None if there is no record."""
         ...
 
     def apply(self, job_file: JobFile) -> bool:

@@ -95,6 +95,7 @@ COMMANDS = {
     "tensorboard": ("features.tensorboard.command", "Open TensorBoard with what scripts write, until Ctrl-C."),
     "status": ("cli.inspect", "Show a cluster and its tasks."),
     "ls": ("cli.inspect", "List your clusters, of all namespaces without -n."),
+    "history": ("features.history.command", "List the clusters that ran, the newest first."),
     "devices": ("cli.inspect", "Show the devices of each task: CPUs, GPUs, their memory."),
     "logs": ("cli.tasks", "Print the output of tasks, or of a script."),
     "exec": ("cli.tasks", "Run a command beside a task's server."),

@@ -173,6 +173,6 @@ def _local_tasks(cluster: str | None) -> list[str]:
 
 
 def _state() -> Path:
-    from tfk8s.backends.local.supervision.own_folder import unchecked_root
+    from tfk8s.backends.own_folder import unchecked_root
 
     return unchecked_root()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from tfk8s.api import list_with_claims
+from tfk8s.api import feature, list_with_claims, past
 from tfk8s.backends.devices import TaskDevices, require_all
 from tfk8s.backends.options import BackendOptions
 from tfk8s.cli import json_output, options
@@ -19,7 +19,7 @@ from tfk8s.cluster.handle import Cluster
 from tfk8s.core.events import Event
 from tfk8s.core.lifetime import format_duration
 from tfk8s.core.status import ClusterStatus, ScriptStatus
-from tfk8s.errors import NoSuchCluster, TaskError
+from tfk8s.errors import InvalidInput, NoSuchCluster, TaskError
 from tfk8s.polling import changes
 from tfk8s.task.probe import Device
 
@@ -49,6 +49,7 @@ def status(
         tfk8s status --local mnist
         tfk8s status mnist -o json
         tfk8s status --watch mnist
+        tfk8s status mnist@3
 
     JSON: name, backend, location, phase, exit_code (of the run of programs), reason, target, master, created,
     removed_at, idle, lease, idle_since, limits_problem, isolation, way_out, python (the interpreter's path), tensorflow
@@ -56,6 +57,9 @@ def status(
     exit_code, since, progress (step, total, rate, remaining, metrics), reason; and scripts, each with script, phase,
     exit_code, command, where, since, progress, reason.
     """
+    if name is not None and (entry := past(name)):
+        _show_past(entry, output, watch=watch)
+        return
     cluster = options.find_cluster(options.file_or_default(name), local, context, namespace)
     if not watch:
         _show(cluster.status(), output)
@@ -66,6 +70,17 @@ def status(
         with Progress(sys.stdout) as progress:
             for status in _watched(cluster):
                 progress.update(status)
+
+
+def _show_past(entry: Any, output: str | None, *, watch: bool) -> None:
+    _require_no_watch(entry, watch)
+    found, show = entry.read(), feature("history").show()
+    document(show.whole_document(found)) if output is not None else say(show.text(found))
+
+
+def _require_no_watch(entry: Any, watch: bool) -> None:
+    if watch:
+        raise InvalidInput(f"{entry.files.id} has ended: nothing changes any more", help="leave out --watch")
 
 
 def _watched(cluster: Cluster) -> Iterator[ClusterStatus]:
@@ -239,10 +254,15 @@ def events(
     Examples:
         tfk8s events mnist
         tfk8s events --watch mnist -o json
+        tfk8s events mnist@3
 
     JSON: a list of events, each with id, time, about, warning, reason, message, count; one a line with --watch.
     """
-    happened = options.find_cluster(name, local, context, namespace).events(follow=watch)
+    if entry := past(name):
+        _require_no_watch(entry, watch)
+        happened = iter(entry.events())
+    else:
+        happened = options.find_cluster(name, local, context, namespace).events(follow=watch)
     if watch:
         for event in happened:
             line(json_output.event(event)) if output is not None else say("  ".join(_row(event)))

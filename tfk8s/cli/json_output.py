@@ -124,7 +124,7 @@ def _task(status: TaskStatus) -> Document:
         "restarts": status.restarts,
         "exit_code": status.exit_code,
         "since": moment(status.since),
-        "progress": _progress(status.progress),
+        "progress": progress(status.progress),
         "reason": status.reason,
     }
 
@@ -137,12 +137,13 @@ def _script(status: ScriptStatus) -> Document:
         "command": status.command,
         "where": status.runs_on,
         "since": moment(status.since),
-        "progress": _progress(status.progress),
+        "progress": progress(status.progress),
         "reason": status.reason,
     }
 
 
-def _progress(progress: StepProgress | None) -> Document | None:
+def progress(progress: StepProgress | None) -> Document | None:
+    """Return the document of a progress; None for None."""
     if progress is None:
         return None
     return {

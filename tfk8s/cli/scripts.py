@@ -92,7 +92,11 @@ def submit(
             cluster.wait(timeout, progress.update, without=without or ())
     if not detach:
         with api.recorded(session_script, recording, cluster, here=here) as recorded:
-            return run_here(cluster.backend, cluster.name, recorded) if here else cluster.run(recorded, retries=retries)
+            if not here:
+                return cluster.run(recorded, retries=retries)
+            with cluster.recorder.script(recorded) as end:
+                end.exit_code = run_here(cluster.backend, cluster.name, recorded)
+            return end.exit_code
     script_name = cluster.start(session_script)
     say(script_name)
     which = f"{cluster.backend.flags} {cluster.name} {script_name}"

@@ -9,12 +9,13 @@ from typing import Annotated, TextIO
 
 import typer
 
+from tfk8s import api
 from tfk8s.cli import completion, json_output, options
 from tfk8s.cli.output import line as json_line
 from tfk8s.cli.output import note, paint, prefix_colour, say
 from tfk8s.cli.result_file import Result
 from tfk8s.core.output.tensorflow_log import TensorFlowLines
-from tfk8s.core.script import LogLine
+from tfk8s.core.script import LogLine, Logs
 from tfk8s.core.spec import Task
 from tfk8s.core.task_names import parse_task
 from tfk8s.errors import InvalidInput
@@ -67,6 +68,7 @@ def logs(
         tfk8s logs --since 5m --timestamps mnist
         tfk8s logs -f mnist script-4e9c21
         tfk8s logs -o json mnist worker
+        tfk8s logs mnist@3 worker/1
 
     JSON: a line for each line of the output, with task, job, index, time, text.
     """
@@ -76,12 +78,19 @@ def logs(
     part = {
         "follow": follow, "tail": tail, "previous": previous, "since": since, "timestamps": timestamps or as_json,
     }  # fmt: skip
+    if past := api.past(name):
+        return _print(past.logs(tasks or (), **part), all_lines=all_lines, as_json=as_json)
     cluster = options.find_cluster(name, local, context, namespace)
     if tasks and script_job.is_name(tasks[0]) and len(tasks) == 1:
         if as_json:
             raise InvalidInput("-o json is for the output of tasks: that of a script is printed as the script wrote it")
         return cluster.show(tasks[0], **part, brief=not all_lines)
-    found = cluster.logs(tasks or (), **part)
+    advice = f"tfk8s status{cluster.backend.flags} {cluster.name} shows what runs"
+    return _print(cluster.logs(tasks or (), **part), advice, all_lines=all_lines, as_json=as_json)
+
+
+def _print(found: Logs, advice: str = "", *, all_lines: bool, as_json: bool) -> int:
+    """Print the output of tasks, or say that there is none."""
     shown = ShownLines(found, all_lines=all_lines)
     if as_json:
         for line in shown:
@@ -89,12 +98,9 @@ def logs(
         return 0
     last = print_lines(found.tasks, shown)
     shown.note_left_out()
-    if shown.left_out:
-        return 0
-    if last is None and previous:
-        note("no output from before a restart")
-    elif last is None:
-        note(f"no output; tfk8s status{cluster.backend.flags} {cluster.name} shows what runs")
+    if last is None and not shown.left_out:
+        none = "no output from before a restart" if found.options.previous else "no output"
+        note(f"{none}; {advice}" if advice and not found.options.previous else none)
     return 0
 
 

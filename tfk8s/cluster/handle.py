@@ -13,15 +13,16 @@ from tfk8s.backends.devices import TaskDevices
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster import removal, saved_logs, scaling, scripts
 from tfk8s.cluster.connection import ClusterConnection
-from tfk8s.cluster.programs import require_up, wait_for_programs
+from tfk8s.cluster.programs import wait_for_programs
 from tfk8s.cluster.readiness import TIMEOUT, OnChange, wait_until_ready
+from tfk8s.cluster.recorded import HistoryRecorder
 from tfk8s.cluster.retries import run_with_retries
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Scaling
 from tfk8s.core.script import LogOptions, Logs, Script, shown
 from tfk8s.core.spec import JobFile
 from tfk8s.core.status import ClusterStatus, TaskStatus
-from tfk8s.core.task_names import parse_task, select
+from tfk8s.core.task_names import select
 from tfk8s.errors import InvalidInput, NoSuchCluster
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ class Cluster:
     run in it. Any other cluster stays.
 
     Attributes:
-        name: the cluster's name.
-        backend: the backend that runs the cluster.
+        name, backend, recorder: the cluster's name, what runs the cluster, and what adds commands to the history.
         created, changed: whether the handle created the cluster, and whether it created or changed the cluster.
     """
 
@@ -50,6 +50,7 @@ class Cluster:
         self.created = self.changed = False
         self._applied: JobFile | None = None
         self._keep, self._exit_code, self._connection = keep, 0, ClusterConnection(backend, name)
+        self.recorder = HistoryRecorder(backend, name)
 
     def status(self) -> ClusterStatus:
         """Return the cluster's state now."""
@@ -83,6 +84,7 @@ class Cluster:
             self.created = False
             raise
         self.created = self.created and self.changed  # another process may have been quicker
+        self.recorder.applied()
 
     def wait(
         self, timeout: float = TIMEOUT, on_change: OnChange | None = None, *, without: Iterable[str] = ()
@@ -124,9 +126,7 @@ class Cluster:
             isolate: the script's sessions share no variables with other sessions.
             environment: variables besides those of this process.
             requirements: a file for `pip install -r` before the script starts; for Kubernetes only.
-            gpus: the number of GPUs for the script; for Kubernetes only.
-            cpu: cores for the script, such as 2 or "500m"; for Kubernetes only.
-            memory: bytes for the script, such as "4Gi"; for Kubernetes only.
+            gpus, cpu, memory: GPUs, cores (2 or "500m") and bytes ("4Gi") for the script; for Kubernetes only.
             get: "PATH" or "PATH:LOCAL", what to copy when the script ends, as `tfk8s submit --get` does.
             on_master: the script's sessions without a target run on the master.
 
@@ -147,12 +147,14 @@ class Cluster:
             script: the script.
             retries: the maximum number of further runs, if the script fails because of a task.
         """
-        self._exit_code = run_with_retries(self.backend, self.name, script, retries)
+        with self.recorder.script(script) as end:
+            end.exit_code = self._exit_code = run_with_retries(self.backend, self.name, script, retries)
         return self._exit_code
 
     def start(self, script: Script) -> str:
         """Start a session script that outlives this process; return its name."""
-        return self.backend.detached.start(self.name, script)
+        with self.recorder.script(script):
+            return self.backend.detached.start(self.name, script)
 
     def show(self, script: str, **options: Any) -> int:
         """Copy a script's output to this process' standard streams; return 0, or its exit code with `follow`.
@@ -191,12 +193,8 @@ class Cluster:
             timeout: in seconds; None does not wait.
             on_change: as for `wait`.
         """
-        before = {status.task: status for status in self.tasks()}
-        chosen = None if task is None else parse_task(task, before)
-        is_seen = self.backend.restart(self.name, chosen)
-        if timeout is not None:
-            restarted = {task: status for task, status in before.items() if is_seen and chosen in (None, task)}
-            require_up(self.backend, wait_until_ready(self.backend, self.name, timeout, on_change, restarted))
+        with self.recorder.command("restart", [task] if task else []):
+            scaling.restart(self.backend, self.name, task, timeout, on_change)
 
     def scale(
         self, tasks: Mapping[str, int], *, lose_variables: bool = False, timeout: float | None = TIMEOUT,
@@ -216,7 +214,8 @@ class Cluster:
         Raises:
             InvalidInput: a job does not exist, or can't have so many tasks; or a task that goes may hold variables.
         """
-        return scaling.scale(self.backend, self.name, tasks, timeout, on_change, lose_variables=lose_variables)
+        with self.recorder.command("scale", [f"{job}={count}" for job, count in tasks.items()]):
+            return scaling.scale(self.backend, self.name, tasks, timeout, on_change, lose_variables=lose_variables)
 
     @property
     def target(self) -> str:
@@ -277,10 +276,11 @@ class Cluster:
 
         First write its logs to the folder `save_logs`, if given. `delete_claims` deletes the claims that `up` made.
         """
-        if save_logs is not None:
-            saved_logs.save_logs(self.backend, self.name, Path(save_logs))
-        self.close()
-        return self.backend.delete(self.name, delete_claims=delete_claims)
+        with self.recorder.command("down"):
+            if save_logs is not None:
+                saved_logs.save_logs(self.backend, self.name, Path(save_logs))
+            self.close()
+            return self.backend.delete(self.name, delete_claims=delete_claims)
 
     def __enter__(self) -> Cluster:
         return self

@@ -1,4 +1,4 @@
-"""Changes the numbers of a cluster's tasks, and waits for the tasks."""
+"""Restarts tasks, changes their numbers, and waits for the tasks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.programs import require_up
 from tfk8s.cluster.readiness import OnChange, wait_until_ready
 from tfk8s.core.plan import Scaling
-from tfk8s.core.task_names import require_counts, require_no_variables
+from tfk8s.core.task_names import parse_task, require_counts, require_no_variables
 
 
 def scale(
@@ -30,3 +30,13 @@ def scale(
         restarting = before if changed is Scaling.RESTARTED else None
         require_up(backend, wait_until_ready(backend, name, timeout, on_change, restarting))
     return changed
+
+
+def restart(backend: Backend, name: str, task: str | None, timeout: float | None, on_change: OnChange | None) -> None:
+    """Restart a task, or all tasks, as `Cluster.restart` does."""
+    before = {status.task: status for status in backend.observe(name).tasks}
+    chosen = None if task is None else parse_task(task, before)
+    is_seen = backend.restart(name, chosen)
+    if timeout is not None:
+        restarted = before if chosen is None else {chosen: before[chosen]}
+        require_up(backend, wait_until_ready(backend, name, timeout, on_change, restarted if is_seen else {}))

@@ -172,15 +172,15 @@ class Logs:
     """The output of tasks. Iterating reads the lines; printing, and a notebook, shows them.
 
     Args:
-        options: the part of the output.
         read: returns the lines, from the first on.
 
     Attributes:
         tasks: the tasks.
+        options: the part of the output.
     """
 
     def __init__(self, tasks: Sequence[Task], options: LogOptions, read: Callable[[], Iterator[LogLine]]) -> None:
-        self.tasks, self._options, self._read = tuple(tasks), options, read
+        self.tasks, self.options, self._read = tuple(tasks), options, read
 
     def __iter__(self) -> Iterator[LogLine]:
         return self._read()
@@ -189,7 +189,7 @@ class Logs:
         return f"<output of {', '.join(map(str, self.tasks))}>"
 
     def __str__(self) -> str:
-        if self._options.follow:  # this output has no end
+        if self.options.follow:  # this output has no end
             return repr(self)
         width = max(len(str(task)) for task in self.tasks) if len(self.tasks) > 1 else 0
         return "\n".join(f"{str(line.task).ljust(width)} | {line.text}" if width else line.text for line in self)

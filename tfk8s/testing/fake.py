@@ -12,7 +12,7 @@ from typing import NoReturn
 from tfk8s.backends import foreground_scripts
 from tfk8s.backends.devices import no_servers
 from tfk8s.backends.options import BackendOptions
-from tfk8s.backends.parts import Shared
+from tfk8s.backends.parts import History, Shared
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.backends.stacks import Stacks
@@ -57,10 +57,10 @@ class FakeBackend:
         observers: the number of open observers.
     """
 
-    name = "local"
-    flags = " --local"
+    name, flags = "local", " --local"
     timing = TIMING
     shared: Shared | None = None
+    history: History | None = None
     in_pods = False
 
     def __init__(self, *job_files: JobFile, phase: Phase = Phase.READY) -> None:

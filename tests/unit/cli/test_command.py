@@ -48,6 +48,7 @@ Commands:
   tensorboard  Open TensorBoard with what scripts write, until Ctrl-C.
   status       Show a cluster and its tasks.
   ls           List your clusters, of all namespaces without -n.
+  history      List the clusters that ran, the newest first.
   devices      Show the devices of each task: CPUs, GPUs, their memory.
   logs         Print the output of tasks, or of a script.
   exec         Run a command beside a task's server.

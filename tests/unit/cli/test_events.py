@@ -8,7 +8,7 @@ import pytest
 from fakes.command_line import Run
 
 from tfk8s.backends.local import state
-from tfk8s.core.events import Event
+from tfk8s.core.events import RESTARTED, Event, of_phase
 from tfk8s.core.status import Phase
 from tfk8s.testing import FakeBackend
 
@@ -55,7 +55,7 @@ def test_events_as_json(run: Run, backend: FakeBackend) -> None:
 def test_events_of_a_supervisor(tmp_path) -> None:
     folder = state.Folder(tmp_path)
     folder.add_event("worker/1", Phase.FAILED, "killed by SIGKILL")
-    event = state.parse_event(folder.events.read_text())
+    event = of_phase(json.loads(folder.events.read_text()))
     assert (event.about, event.warning, event.reason, event.message) == (
         "worker/1",
         True,
@@ -66,6 +66,6 @@ def test_events_of_a_supervisor(tmp_path) -> None:
 
 def test_a_requested_restart_is_no_failure(tmp_path) -> None:
     folder = state.Folder(tmp_path)
-    folder.add_event("worker/1", Phase.FAILED, state.RESTARTED)
-    event = state.parse_event(folder.events.read_text())
+    folder.add_event("worker/1", Phase.FAILED, RESTARTED)
+    event = of_phase(json.loads(folder.events.read_text()))
     assert (event.warning, event.reason, event.message) == (False, "Ended", "restarted on request")

@@ -17,6 +17,7 @@ from tfk8s.backends.kubernetes.scripts import program_archives
 from tfk8s.backends.kubernetes.workloads import deployed, lease, lifetime, program_jobs, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.options import BackendOptions
+from tfk8s.backends.parts import History
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan, Scaling
 from tfk8s.core.script import LogLine, LogOptions
@@ -36,6 +37,7 @@ class KubernetesBackend:
 
     name = "kubernetes"
     timing = FAR
+    history: History | None = None
 
     def __init__(self, context: str | None = None, namespace: str | None = None) -> None:
         self._client = Client(context)

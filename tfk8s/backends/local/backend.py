@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import signal
 import socket
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING
 from tfk8s import polling
 from tfk8s.backends import devices, downloads, foreground_scripts, interpreter
 from tfk8s.backends.foreground_scripts import ForegroundScripts
+from tfk8s.backends.history import files, writing
 from tfk8s.backends.local import capacity, logs, starting, state, status, supervisor_client
 from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
-from tfk8s.backends.local.supervision import requests
+from tfk8s.backends.local.supervision import history, requests
 from tfk8s.backends.local.supervision.held_leases import HeldLeases
 from tfk8s.backends.local.supervision.script_request import script_request
 from tfk8s.backends.local.way_out.expected import expected
@@ -26,7 +28,7 @@ from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.parts import Absent
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.backends.protocol import Observer, PollingObserver
-from tfk8s.core.events import Event
+from tfk8s.core.events import Event, of_phase
 from tfk8s.core.plan import Action, Change, Plan, Scaling, compare
 from tfk8s.core.resources import named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
@@ -68,6 +70,7 @@ class LocalBackend:
         self.scripts = ForegroundScripts(_find, self._run)
         self.detached = foreground_scripts.no_detached(_find)
         self.inside = InsideProcesses()
+        self.history = history.LocalHistory()
         self.files = Absent(_find, lambda *_: InvalidInput(
             "tasks of a cluster on this machine have the files of this machine", help="copy them with cp"
         ))  # fmt: skip
@@ -167,7 +170,7 @@ class LocalBackend:
         """Yield the starts and ends of tasks, which the supervisor has recorded."""
         folder, record = _find(name)
         lines = logs.read([(record.job_file.master_task, folder.events)], follow=follow, tail=None)
-        return (state.parse_event(line.text) for line in lines)
+        return (of_phase(json.loads(line.text)) for line in lines)
 
     def logs(self, name: str, tasks: Sequence[Task], options: LogOptions) -> Iterator[LogLine]:
         """Yield the lines of tasks' logs, of all runs."""
@@ -237,7 +240,7 @@ class LocalBackend:
                     help=f"tfk8s down --local {name}, where the script was submitted",
                 )
             cluster_end.end(folder, "was removed by `tfk8s down`")
-            folder.remove()
+            history.remove(folder)
         self.leases.close(name)
         return []
 
@@ -272,5 +275,6 @@ def _find(name: str) -> tuple[state.Folder, Record]:
 def _no_such_cluster(name: str) -> NoSuchCluster:
     names = there_are([folder.path.name for folder in state.folders()], "cluster")
     return NoSuchCluster(
-        f'there is no cluster "{name}" on this machine; {names}', help="tfk8s up --local FILE starts one"
+        f'there is no cluster "{name}" on this machine; {names}',
+        help=f"tfk8s up --local FILE starts one{files.advice(name, writing.HERE)}",
     )

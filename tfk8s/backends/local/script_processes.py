@@ -53,6 +53,7 @@ class ScriptRunner(ForkedScripts[LocalScript]):
         not_ready: returns the tasks that a script with this request needs and that are not ready.
         on_start: called after each start.
         grace: the seconds that scripts have after SIGTERM; None for the defaults.
+        on_end: called after each end with the command, the file of its progress, and the exit code; None without one.
     """
 
     def __init__(
@@ -62,9 +63,10 @@ class ScriptRunner(ForkedScripts[LocalScript]):
         not_ready: Callable[[RunScript], list[ServerProcess]],
         on_start: Callable[[], None],
         grace: float | None,
+        on_end: Callable[[str, Path, int | None], None],
     ) -> None:
         super().__init__(loop, forks, grace)
-        self._not_ready, self._on_start = not_ready, on_start
+        self._not_ready, self._on_start, self._on_end = not_ready, on_start, on_end
         self._waiting: list[_Waiting] = []
 
     @property
@@ -174,6 +176,7 @@ class ScriptRunner(ForkedScripts[LocalScript]):
 
     def finish(self, script: LocalScript, message: ipc.Message) -> None:
         """Send the last message to a script's client, and close the script's events."""
+        self._on_end(script.command, script.progress, message.get("exit"))
         super().finish(script, message)
         os.close(script.events)
 

@@ -11,7 +11,7 @@ from tfk8s.backends.local import capacity, state, status, supervisor_client
 from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import Record, make_record
 from tfk8s.backends.local.record import resize as resized
-from tfk8s.backends.local.supervision import requests
+from tfk8s.backends.local.supervision import history, requests
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.core.plan import fields
 from tfk8s.core.spec import JobFile
@@ -102,13 +102,14 @@ def start(
 def _replace(folder: state.Folder, record: Record, *, leased: bool) -> socket.socket | None:
     if folder.exists():
         cluster_end.end(folder, "was started again")
-    folder.remove()
+    history.remove(folder)
+    entry = history.begin(record)
     try:
-        folder.create(record)
+        folder.create(record, entry.live if entry else None)
         return supervisor_client.start(folder, record, leased=leased)
     except BaseException:
         cluster_end.end(folder, "could not start")
-        folder.remove()
+        history.remove(folder, "could not start")
         raise
 
 

@@ -3,12 +3,12 @@
 cluster.json     the Record of the cluster
 supervisor.json  the supervisor's process id and start time
 control.sock     the supervisor's socket
-logs/            the output of each task, as JOB-INDEX.log
-progress/        the last line of `tfk8s.progress` of each program, as JOB-INDEX, and of each script
+logs/            the output of each task, as JOB-INDEX.log; a link into the cluster's entry of the history
+progress/        the last line of `tfk8s.progress` of each program, as JOB-INDEX, and of each script; likewise
 supervisor.log   the supervisor's output
 scripts.log      the fork server's output
 data/            the state of tf.data's dispatcher
-events.log       the phases of the tasks
+events.log       the phases of the tasks; likewise
 end.txt          the limit at which the supervisor ended the cluster
 """
 
@@ -26,9 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
-from tfk8s.backends.local.supervision.own_folder import require_own, root, writable
+from tfk8s.backends.own_folder import require_own, root, writable
 from tfk8s.core import naming
-from tfk8s.core.events import Event
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
@@ -36,7 +35,6 @@ from tfk8s.polling import wait_until
 from tfk8s.sessions.forks import ipc, processes
 
 LOCK_TIMEOUT = 60.0
-RESTARTED = "restarted on request"  # the reason of an event
 _MIN_FREE_BYTES = 1 << 20  # for a cluster's record and the beginning of its logs
 _CONNECT_TIMEOUT = 1.0
 _MIN_FREE_FILES = 20  # for the files above
@@ -106,16 +104,30 @@ class Folder:
                     errno.ENOSPC, f"the disk has room for {disk.f_favail} more files, needs {_MIN_FREE_FILES}"
                 )
 
-    def create(self, record: Record) -> None:
+    def create(self, record: Record, kept: Path | None = None) -> None:
         """Create the folder, for this user alone. The cluster exists as soon as its `cluster.json` exists.
+
+        Args:
+            record: the cluster's.
+            kept: an existing folder, which keeps logs, progress and events when this folder is gone.
 
         Raises:
             ClusterError: the folder can't be written.
         """
         with writable(self.path):
-            for path in (self.path, self.path / "logs", self.path / "progress"):
-                path.mkdir(mode=0o700)
+            self.path.mkdir(mode=0o700)
+            for name in ("logs", "progress"):
+                ((kept or self.path) / name).mkdir(mode=0o700)
+            for name in ("logs", "progress", "events.log") if kept else ():
+                (self.path / name).symlink_to(kept / name)  # type: ignore[operator]  # not None
         self.replace(record)
+
+    @property
+    def kept(self) -> Path | None:
+        """The folder that keeps logs, progress and events; None without one."""
+        with contextlib.suppress(OSError):
+            return (self.path / "logs").readlink().parent
+        return None
 
     def replace(self, record: Record) -> None:
         """Write the cluster's record.
@@ -220,17 +232,6 @@ class Folder:
             raise ClusterError(f"{self.path} can't be removed: {problems[0] if problems else 'files appear again'}")
 
 
-def parse_event(line: str) -> Event:
-    """Return the event from a line of `Folder.add_event`."""
-    event = json.loads(line)
-    has_failed, is_requested = event["phase"] == Phase.FAILED, event["reason"] == RESTARTED
-    return Event(
-        id=f"{event['task']}@{event['time']}", time=event["time"], about=event["task"],
-        warning=has_failed and not is_requested, reason="Ended" if has_failed and is_requested else event["phase"],
-        message=event["reason"],
-    )  # fmt: skip
-
-
 def folder(name: str) -> Folder:
     """Return the folder of the cluster with this name, which may not exist."""
     if not naming.is_dns_label(name):  # such as "../other"
@@ -251,6 +252,16 @@ def locked() -> Iterator[None]:
     try:
         wait_until(lambda: _try_lock(descriptor), another, LOCK_TIMEOUT, announce=True)
         yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def try_locked() -> Iterator[bool]:
+    """Lock out these commands, and yield True; if one of them runs, yield False."""
+    descriptor = os.open(root(), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield _try_lock(descriptor)
     finally:
         os.close(descriptor)
 

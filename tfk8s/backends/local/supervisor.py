@@ -26,6 +26,7 @@ from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, TaskRecord,
 from tfk8s.backends.local.script_processes import RUNNER, ScriptRunner
 from tfk8s.backends.local.state import Folder
 from tfk8s.backends.local.supervision import lease, requests
+from tfk8s.backends.local.supervision.history import HistoryKeeper
 from tfk8s.backends.local.supervision.lease import RunLease
 from tfk8s.backends.local.supervision.listener import RequestListener
 from tfk8s.backends.local.supervision.losses import Losses
@@ -54,7 +55,10 @@ class Supervisor:
         command = interpreter.command(record.python, FORK_SERVER, RUNNER, PROGRAM_RUNNER)
         self._forks = ForkClient(self._loop, command, environment, folder.scripts_log)
         limits, grace = record.job_file.limits, record.job_file.grace
-        self._scripts = ScriptRunner(self._loop, self._forks, self._not_ready, lambda: self._losses.poll(), grace)
+        self._history = HistoryKeeper(folder)
+        self._scripts = ScriptRunner(
+            self._loop, self._forks, self._not_ready, lambda: self._losses.poll(), grace, self._history.script_ended
+        )
         self._losses = Losses(self._loop, self._used, lambda: bool(self._scripts.describe()), self._scripts.send_event)
         self._servers: list[ServerProcess] = []
         self._ports = PortHandover(self._loop)
@@ -201,6 +205,7 @@ class Supervisor:
         if record.isolation.is_shared or not ports.has_ipv6():
             record = relocate(record, ports.OWN, kept={task.task for task in self._record.tasks})
         self._folder.replace(record)
+        self._history.scaled(record)
         self._record = record
         running = {task.name: task for task in self._servers}
         wanted = {str(task.task): task for task in record.tasks}
@@ -269,6 +274,7 @@ class Supervisor:
         """
         if not self._is_stopping:
             self._is_stopping = True
+            self._history.stops(reason, self._record, self._snapshot().tasks)
             self._scripts.stop(reason)
             self._run.stop()
             self._loop.after(0, self._stop_servers)

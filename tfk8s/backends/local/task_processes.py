@@ -1,8 +1,7 @@
 """The processes of a local cluster's tasks; those of servers, which the supervisor forks and restarts.
 
-The supervisor has loaded TensorFlow's library, and a fork shares the pages of its parent. So sixteen servers need less
-memory than two processes that import TensorFlow. A task with modules to preload, or with other settings than the loaded
-library, gets an interpreter of its own.
+The supervisor has loaded TensorFlow's library, and a fork shares its pages: sixteen servers need less memory than two
+processes that import TensorFlow. A task with modules to preload, or other settings, gets an interpreter of its own.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from tfk8s.backends.local import capacity, state, task_log
 from tfk8s.backends.local.loopback import sockets
 from tfk8s.backends.local.loopback.start import listening
 from tfk8s.core.backoff import Backoff
+from tfk8s.core.events import RESTARTED
 from tfk8s.core.output.reason import telling_line
 from tfk8s.core.status import Phase
 from tfk8s.sessions.forks import ipc, processes
@@ -173,7 +173,7 @@ class ServerProcess(TaskProcess):
         self._backoff = Backoff()
         if self.pid is None:
             self.restarts += 1
-            self._last_reason = state.RESTARTED
+            self._last_reason = RESTARTED
             self.start()
         else:
             self._start_at_once = True
@@ -202,7 +202,7 @@ class ServerProcess(TaskProcess):
             self.enter(Phase.FAILED, self._last_reason)
         elif self._start_at_once:
             self._start_at_once = False
-            self._last_reason = state.RESTARTED
+            self._last_reason = RESTARTED
             self.enter(Phase.FAILED, self._last_reason)
             self._respawn()
         elif not os.WIFSIGNALED(status) and os.waitstatus_to_exitcode(status) == server.BAD_INPUT:

@@ -352,7 +352,7 @@ def test_a_script_ends_before_tensorflow_is_imported(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(processes, "spawn", lambda *_: 4711)
     loop = StubLoop()
     forks = fork_client.ForkClient(loop, ["python"], {}, tmp_path / "scripts.log")
-    runner = script_processes.ScriptRunner(loop, forks, lambda _: [], lambda: None, None)
+    runner = script_processes.ScriptRunner(loop, forks, lambda _: [], lambda: None, None, lambda *_: None)
     with client, fork_server, fork_servers_side:
         request = requests.RunScript(
             fresh=False, python="python", folder="/", umask=0, arguments=["train.py"], environment={},

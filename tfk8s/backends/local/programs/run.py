@@ -7,10 +7,10 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from tfk8s.backends.local import state
 from tfk8s.backends.local.programs.process import ProgramProcess
 from tfk8s.core import job_kinds, programs
 from tfk8s.core.backoff import Backoff
+from tfk8s.core.events import RESTARTED
 from tfk8s.core.lifetime import format_duration
 from tfk8s.core.programs import CLUSTER, TASK
 from tfk8s.core.spec import JobFile
@@ -95,7 +95,7 @@ class ProgramRun:
         for group in self._groups:
             if has_ended or any(member in chosen for member in group.members):
                 group.restarts, group.backoff = 0, Backoff()
-                self._restart_group(group, state.RESTARTED, 0.0)
+                self._restart_group(group, RESTARTED, 0.0)
 
     def stop(self) -> None:
         """End all programs with their cluster."""

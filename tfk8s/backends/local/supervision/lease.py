@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 
 from tfk8s.backends.local import state
+from tfk8s.backends.local.supervision import history
 from tfk8s.sessions.forks.event_loop import Loop
 
 _RUN_IS_GONE = "because its `run` is gone (lease)"
@@ -65,4 +66,4 @@ def remove(folder: state.Folder) -> None:
     """Remove the folder of a cluster whose processes have ended, unless another command has taken the folder over."""
     with state.locked():
         if folder.supervisor() == os.getpid():
-            folder.remove()
+            history.remove(folder)

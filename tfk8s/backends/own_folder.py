@@ -1,4 +1,4 @@
-"""The folder of the state of local clusters, which only its user may write."""
+"""The folder of the state of this user: local clusters, and the history. Only the user may write it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import errno
 import os
 import shlex
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +36,8 @@ def require_own(path: Path) -> None:
     Raises:
         OSError: the folder is a link, another user's, or others may write in it.
     """
+    if sys.platform == "win32":  # a user's profile is the user's own
+        return
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
         raise PermissionError(errno.EPERM, "the folder is a link")

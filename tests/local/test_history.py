@@ -1,0 +1,148 @@
+"""The history of clusters on this machine, through kills."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from clusters import start_tfk8s, tfk8s, wait_until_gone
+
+from tfk8s.backends.history import files
+from tfk8s.backends.local import state
+from tfk8s.core.history.entry import LOST, OPEN, Fact
+from tfk8s.features.history.here import complete_lost, parse
+from tfk8s.polling import wait_until
+
+SECRETS = ("sesame-of-env", "sesame-of-pod", "sesame-of-argument", "sesame-of-url", "sesame-of-remote", "sesame-of-set")
+JOB_FILE = """\
+apiVersion: tfk8s.dev/v1
+name: {name}
+env: {{MINE: sesame-of-env}}
+pod: {{containers: [{{name: side, image: x, env: [{{name: MORE, value: sesame-of-pod}}]}}]}}
+jobs:
+  worker:
+    tasks: 2
+    cpu: 1
+    program: [sh, -c, "echo begins; echo 'tfk8s: step 3/4 (75%), loss=0.5' > $TFK8S_PROGRESS; sleep 100"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of git, with a remote that has a secret."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
+    (tmp_path / "script.py").write_text("import sys\nsys.exit(3)\n")
+    for words in (["init"], ["add", "script.py"], ["commit", "-m", "one"],
+                  ["remote", "add", "origin", "https://ada:sesame-of-remote@example.com/x.git"]):  # fmt: skip
+        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
+    return tmp_path
+
+
+def write(folder: Path, name: str) -> str:
+    path = folder / f"{name}.yaml"
+    path.write_text(JOB_FILE.format(name=name))
+    return str(path)
+
+
+def facts(name: str, number: int = 1) -> list[Fact]:
+    return files.find(name, number).facts()
+
+
+def content(path: Path) -> bytes:
+    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+
+
+def test_no_secret_gets_into_an_entry(folder: Path) -> None:
+    servers = folder / "cluster.yaml"
+    servers.write_text(
+        "apiVersion: tfk8s.dev/v1\nname: hidden\nenv: {MINE: sesame-of-env}\njobs: {worker: 1}\n"
+        "pod: {containers: [{name: side, image: x, env: [{name: MORE, value: sesame-of-pod}]}]}\n"
+    )
+    options = ("--set", "worker.env.HIS=sesame-of-set")
+    assert tfk8s("up", "--local", *options, str(servers), cwd=folder).returncode == 0
+    again = tfk8s("up", "--local", "--env", "MINE=sesame-of-env-2", str(servers), cwd=folder)  # says both values
+    assert again.returncode == 2
+    words = ("--api-key", "sesame-of-argument", "--password=sesame-of-argument", "https://a:sesame-of-url@host/x")
+    assert tfk8s("submit", "--local", "hidden", "script.py", *words, cwd=folder).returncode == 3
+    assert tfk8s("down", "--local", "hidden", cwd=folder).returncode == 0
+    found = parse("hidden@1").read()
+    assert [verb.exit_code for verb in found.verbs] == [0, 3, 0]  # nothing was changed by the second
+    assert found.verbs[1].remote == "https://example.com/x.git"
+    assert len(found.row.commit) == 40
+    every = [path for path in files.root().rglob("*") if path.is_file()]
+    assert len(every) > 4
+    leaks = [(path, secret) for path in every for secret in SECRETS if secret.encode() in content(path)]
+    assert leaks == []
+
+
+@pytest.mark.parametrize("delay", [0.1, 0.35, 0.6, 1.5])
+def test_an_entry_survives_the_kill_of_its_supervisor(folder: Path, delay: float) -> None:
+    name = f"killed-{int(delay * 100)}"
+    up = start_tfk8s("up", "--local", write(folder, name), cwd=folder)
+    wait_until(lambda: state.folder(name).supervisor() is not None, "a supervisor", 60)
+    time.sleep(delay)  # a moment of the start, or after it
+    before = facts(name)
+    os.kill(supervisor := state.folder(name).supervisor() or 0, signal.SIGKILL)
+    wait_until_gone(supervisor)
+    up.communicate(timeout=120)
+    complete_lost()
+    past = parse(f"{name}@1")
+    assert facts(name)[: len(before)] == before
+    found = past.read()
+    assert (found.row.state, found.row.number) == (LOST, 1)
+    assert found.row.ended is not None
+    assert found.row.started <= found.row.ended <= time.time()
+    assert [task.task for task in found.tasks] == ["worker/0", "worker/1"]
+    lines = [line.text for line in past.logs(())]
+    assert lines == [line.text for line in past.logs(())]
+    assert tfk8s("down", "--local", name).returncode == 0
+    assert [line.text for line in parse(f"{name}@1").logs(())] == lines  # packed now
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.3, 0.5, 0.8, 1.2])
+def test_an_entry_survives_the_kill_of_its_up(folder: Path, delay: float) -> None:
+    name = f"up-{int(delay * 100)}"
+    up = start_tfk8s("up", "--local", write(folder, name), cwd=folder)
+    time.sleep(delay)  # any moment, before the entry's begin too
+    up.kill()
+    up.communicate(timeout=60)
+    assert tfk8s("up", "--local", write(folder, name), cwd=folder).returncode == 0
+    assert tfk8s("down", "--local", name).returncode == 0
+    listed = json.loads(tfk8s("history", name, "-o", "json").stdout)
+    assert {entry["state"] for entry in listed} <= {"ended", LOST}
+    assert all(parse(entry["entry"]).read().row.ended for entry in listed)
+    assert listed[0]["state"] == "ended"
+
+
+def test_a_killed_command_has_no_end_and_a_run_the_code_of_its_programs(folder: Path) -> None:
+    run = start_tfk8s("run", "--local", write(folder, "gone"), cwd=folder)
+    wait_until(lambda: "begins" in " ".join(path.read_text() for path in _logs("gone")), "the programs to write", 60)
+    assert files.find("gone", 1).read().row.state == OPEN
+    run.kill()
+    run.communicate(timeout=60)
+    wait_until(lambda: not files.find("gone", 1).live.exists(), "the supervisor to remove its cluster", 60)
+    found = parse("gone@1").read()
+    assert [(verb.verb, verb.exit_code) for verb in found.verbs] == [("run", None)]
+    assert found.row.reason == "has ended because its `run` is gone (lease)"
+    assert found.row.progress == "3/4 (75%), loss=0.5"
+    assert [line.text for line in parse("gone@1").logs(["worker/0"])] == ["begins"]
+
+
+def _logs(name: str) -> list[Path]:
+    return list(files.root().glob(f"{name}/1/live/logs/*.log"))
+
+
+def test_the_error_for_a_cluster_that_is_gone_names_its_entry(folder: Path) -> None:
+    assert tfk8s("up", "--local", write(folder, "past"), cwd=folder).returncode == 0
+    assert tfk8s("down", "--local", "past").returncode == 0
+    for command in ("status", "logs", "events"):
+        assert "tfk8s status past@1 shows how the last one ended" in tfk8s(command, "--local", "past").stderr

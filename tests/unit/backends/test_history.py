@@ -1,0 +1,168 @@
+"""The files of the history."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tfk8s.backends.history import files, index, writing
+from tfk8s.backends.history.files import EntryFiles
+from tfk8s.core.history.entry import Row
+from tfk8s.errors import InvalidInput
+from tfk8s.jobfile.loader import loads
+
+JOB_FILE = loads("apiVersion: tfk8s.dev/v1\nname: mnist\njobs: {worker: {cpu: 2}}\n", "job.yaml")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "tfk8s" / ".history"
+
+
+def begin(name: str = "mnist") -> EntryFiles:
+    return writing.begin(name, writing.HERE, JOB_FILE)
+
+
+def test_entries_are_numbered_by_name(home: Path) -> None:
+    assert [begin().id, begin().id, begin("toy").id] == ["mnist@1", "mnist@2", "toy@1"]
+    assert [row.id for row in index.rows()] == ["toy@1", "mnist@2", "mnist@1"]
+
+
+def test_only_the_user_may_read_the_files(home: Path) -> None:
+    entry = begin()
+    entry.write_log("worker-0", ["2026 0 text"])
+    entry.write_events([{"time": 1.0}])
+    writing.end(entry, "done")
+    index.prune_daily()
+    modes = {path: path.stat().st_mode & 0o777 for path in (home, *home.rglob("*"))}
+    assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
+    assert {mode for path, mode in modes.items() if path.is_file()} == {0o600}
+
+
+def test_a_folder_that_others_may_write_is_refused(home: Path) -> None:
+    begin()
+    home.chmod(0o777)
+    with pytest.raises(PermissionError, match="other users can write"):
+        index.rows()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.text(max_size=20), st.integers(0, 60)), min_size=1, max_size=8))
+def test_what_was_written_before_a_kill_is_read_back_whole(home: Path, lines: list[tuple[str, int]]) -> None:
+    """Each line may be torn at a random byte, as SIGKILL or a full disk tears it; the next writer goes on."""
+    entry = begin()
+    facts = entry.path / "facts.jsonl"
+    expected = []
+    for text, torn in lines:
+        before = facts.stat().st_size
+        entry.add("script", progress=text)
+        size = facts.stat().st_size
+        if torn and torn < size - before:
+            os.truncate(facts, before + torn)
+        is_whole = not torn or torn >= size - before - 1  # a line without its end is whole
+        expected += [text] * is_whole
+    assert [fact["progress"] for fact in entry.facts() if fact["kind"] == "script"] == expected
+    writing.end(entry, "done")
+    assert entry.read().row.state == "ended"
+    assert index.rows()[0].state == "ended"
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 100, b"{}\n", b'{"kind": "end", "time": 1}\n', b"[" * 1000])
+def test_a_damaged_entry_is_one_error_and_harms_no_other(home: Path, content: bytes) -> None:
+    damaged, other = begin(), begin()
+    (damaged.path / "facts.jsonl").write_bytes(content)
+    with pytest.raises(InvalidInput, match=r"^entry mnist@1 of the history can't be read: nothing tells its start$"):
+        files.find("mnist", 1).read()
+    assert other.read().row.number == 2
+    assert [row.id for row in index.rows()] == ["mnist@2", "mnist@1"]
+
+
+def test_damaged_lines_of_the_index_are_left_out(home: Path) -> None:
+    begin()
+    with (home / "index.jsonl").open("ab") as file:
+        file.write(b'\xff\n{"name": 1}\n{"name": "mnist"')
+    begin()
+    assert [row.id for row in index.rows()] == ["mnist@2", "mnist@1"]
+
+
+def test_the_end_of_a_long_log_is_kept(home: Path) -> None:
+    entry = begin()
+    entry.write_log("worker-0", (f"2026 0 {number:0100}" for number in range(30_000)))
+    lines = [text for _, _, text in entry.log("worker-0")]
+    assert int(lines[-1]) == 29_999
+    assert files.MAX_LOG // 120 < len(lines) < files.MAX_LOG // 100
+
+
+def test_a_packed_log_bomb_is_cut(home: Path) -> None:
+    entry = begin()
+    entry.write_log("worker-0", [])
+    (entry.path / "logs" / "worker-0.gz").write_bytes(gzip.compress(b"2026 0 x\n" * 10_000_000))
+    assert sum(len(text) + 8 for _, _, text in entry.log("worker-0")) <= files.MAX_LOG + 9
+
+
+def test_live_logs_are_read_before_and_after_they_are_packed(home: Path) -> None:
+    entry = begin()
+    (entry.live / "logs").mkdir(parents=True)
+    (entry.live / "logs" / "worker-0.log").write_text("2026 0 one\n2026 1 two\n")
+    (entry.live / "events.log").write_text('{"time": 1.0, "task": "worker/0", "phase": "Ready", "reason": ""}\n')
+    before = (list(entry.log("worker-0")), entry.events())
+    assert before[0] == [("2026", 0, "one"), ("2026", 1, "two")]
+    entry.pack()
+    assert not entry.live.exists()
+    assert (list(entry.log("worker-0")), entry.events()) == before
+
+
+def test_pruning_keeps_open_entries_and_numbers(home: Path) -> None:
+    ended, still_open, last = begin(), begin(), begin("toy")
+    for entry in (ended, last):
+        writing.end(entry, "done")
+    removed = index.prune(most=0)
+    assert {row.id for row in removed} == {"mnist@1", "toy@1"}
+    assert [row.id for row in index.rows()] == [still_open.id]
+    with pytest.raises(InvalidInput, match=r"^the history has no entry toy@1"):
+        files.find("toy", 1)
+    assert begin("toy").id == "toy@2"
+
+
+def test_the_limits_are_kept_once_a_day(home: Path) -> None:
+    old = begin()
+    writing.end(old, "done", moment=time.time() - 2 * index.MAX_AGE)
+    index.prune_daily()
+    assert index.rows() == []
+    writing.end(begin(), "done", moment=time.time() - 2 * index.MAX_AGE)
+    index.prune_daily()
+    assert len(index.rows()) == 1
+
+
+def test_size_and_age_limit_entries() -> None:
+    rows = [Row(name="mnist", number=number, location="", state="ended", started=0.0, ended=1.0 * number, size=10)
+            for number in range(1, 6)]  # fmt: skip
+    newest = sorted(rows, key=lambda row: -row.number)
+    assert [row.number for row in index.divide(newest, oldest=0.0, most=9, size=25)[0]] == [5, 4]
+    assert [row.number for row in index.divide(newest, oldest=3.0, most=9, size=99)[0]] == [5, 4, 3]
+    assert [row.number for row in index.divide(newest, oldest=0.0, most=1, size=99)[0]] == [5]
+    assert index.divide([dataclasses.replace(newest[0], state="open")], oldest=9.0, most=0, size=0)[1] == []
+
+
+def test_a_full_disk_is_a_warning(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    home.parent.mkdir(parents=True)
+    home.write_text("a file in the folder's place")
+    with files.unless_unwritable():
+        begin()
+    assert "the history is not complete" in caplog.text
+
+
+def test_the_advice_names_the_last_entry_of_a_place(home: Path) -> None:
+    begin(), begin(), writing.begin("mnist", "context a, namespace b", None)
+    assert files.advice("mnist", writing.HERE) == "; tfk8s status mnist@2 shows how the last one ended"
+    assert files.advice("mnist", "context a, namespace b").startswith("; tfk8s status mnist@3 ")
+    assert files.advice("toy", writing.HERE) == ""
+    assert files.advice("../toy", writing.HERE) == ""

@@ -1,0 +1,127 @@
+"""The facts of the history, and what is kept out of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfk8s.backends.plain import job_file_to_dict
+from tfk8s.core.history import entry, redaction
+from tfk8s.core.history.entry import Fact, PastTask, Row
+from tfk8s.jobfile.loader import loads
+
+START: Fact = {"kind": "start", "time": 100.0, "location": "this machine", "who": "ada@laptop"}
+JOB_FILE = """\
+apiVersion: tfk8s.dev/v1
+name: mnist
+env: {SHARED: hunter2-hunter2}
+jobs:
+  worker:
+    env: {OWN: swordfish-swordfish, LEVEL: "1"}
+    program: [python3, -m, train, --api-key, opensesame1, --level=1, "https://bob:letmein@host/x"]
+    pod: {containers: [{name: side, image: x, env: [{name: MORE, value: correct-horse}]}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (["--steps", "100", "--api-key", "abc"], ["--steps", "100", "--api-key", "…"]),
+        (["--HF_TOKEN=abc", "--token", "abc"], ["--HF_TOKEN=…", "--token", "…"]),
+        (["-password", "abc", "key", "abc"], ["-password", "…", "key", "abc"]),
+        (["sh", "-c", "login --client-secret 'a b' x && DB_PASSWORD=abc run"],
+         ["sh", "-c", "login --client-secret … x && DB_PASSWORD=… run"]),
+        (["--monkey", "banana", "monkeys=3"], ["--monkey", "…", "monkeys=3"]),
+        (["https://bob:abc@host/p", "s3://abc@bucket/x", "gs://bucket/x@y"],
+         ["https://host/p", "s3://bucket/x", "gs://bucket/x@y"]),
+        (["https://host/x?api_key=abc&y=1"], ["https://host/x?api_key=…&y=1"]),
+        (["https://a@b:c@host/x"], ["https://host/x"]),
+        (["git@github.com:org/repo", "bob:abc@host:repo"], ["github.com:org/repo", "host:repo"]),
+    ],
+)  # fmt: skip
+def test_words_lose_their_secrets(words: list[str], kept: list[str]) -> None:
+    assert redaction.words(words) == kept
+
+
+def test_a_job_file_keeps_the_names_of_variables() -> None:
+    plain = redaction.job_file(job_file_to_dict(loads(JOB_FILE, "job.yaml")))
+    worker = plain["jobs"]["worker"]
+    assert plain["env"] == {"SHARED": "…"}
+    assert worker["env"] == {"OWN": "…", "LEVEL": "…"}
+    assert worker["pod"]["containers"][0]["env"] == [{"name": "MORE", "value": "…"}]
+    assert worker["program"]["words"] == ["python3", "-m", "train", "--api-key", "…", "--level=1", "https://host/x"]
+
+
+def test_values_of_variables_are_found_in_other_texts() -> None:
+    secrets = redaction.secrets_of(job_file_to_dict(loads(JOB_FILE, "job.yaml")))
+    assert secrets == {"hunter2-hunter2", "swordfish-swordfish", "correct-horse"}
+    assert redaction.text("login failed: hunter2-hunter2", secrets) == "login failed: …"
+
+
+def test_an_entry_tells_commands_tasks_totals_and_the_end() -> None:
+    hour = 3600.0
+    task = {"task": "worker/0", "phase": "Ready", "restarts": 2, "exit_code": None, "reason": "killed"}
+    facts: list[Fact] = [
+        {**START, "requests": {"cpu": 4, "memory": 2 << 30, "gpus": 1}},
+        {"kind": "verb", "time": 100.0, "verb": "up", "token": "a", "words": [], "who": "ada@laptop"},
+        {"kind": "verb_end", "time": 101.0, "token": "a", "exit_code": 0, "commit": "c0ffee-dirty"},
+        {"kind": "requests", "time": 100.0 + hour, "requests": {"cpu": 8, "memory": 2 << 30, "gpus": 1}},
+        {"kind": "verb", "time": 200.0, "verb": "submit", "token": "b", "words": ["train.py"]},
+        {"kind": "tasks", "time": 100.0 + 2 * hour, "tasks": [task], "progress": "3/4 (75%)", "exit_code": None},
+        {"kind": "end", "time": 100.0 + 2 * hour, "reason": "was removed by `tfk8s down`", "lost": False},
+        {"kind": "verb_end", "time": 100.0 + 2 * hour, "token": "b", "exit_code": 130, "reason": "interrupted"},
+    ]
+    found = entry.fold(facts, "mnist", 3)
+    assert found.row == Row(
+        name="mnist", number=3, location="this machine", who="ada@laptop", started=100.0, ended=100.0 + 2 * hour,
+        state="ended", exit_code=130, reason="interrupted", progress="3/4 (75%)", commit="c0ffee-dirty",
+        cpu=12.0, memory=4.0, gpus=2.0,
+    )  # fmt: skip
+    assert [(verb.verb, verb.exit_code) for verb in found.verbs] == [("up", 0), ("submit", 130)]
+    assert found.tasks == [PastTask(task="worker/0", phase="Ready", restarts=2, reason="killed")]
+    assert entry.parse_row(json.dumps({**row_values(found.row)}).encode()) == found.row
+
+
+def row_values(row: Row) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in Row.__dataclass_fields__}
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda part: st.lists(part, max_size=3) | st.dictionaries(st.text(max_size=5), part, max_size=3), max_leaves=5,
+)  # fmt: skip
+_KINDS = st.sampled_from(["start", "verb", "verb_end", "requests", "tasks", "script", "end"])
+_NAMES = st.sampled_from(
+    ["time", "tasks", "requests", "words", "token", "exit_code", "reason", "progress", "lost", "job_file", "verb"]
+)
+
+
+@given(st.lists(st.tuples(_KINDS, st.dictionaries(_NAMES, _JSON)), max_size=6))
+def test_hostile_facts_break_nothing(parts: list[tuple[str, dict[str, Any]]]) -> None:
+    facts = [{"kind": kind, "time": 5.0, **values} for kind, values in parts]
+    found = entry.fold([START, *facts], "mnist", 1)
+    assert entry.parse_row(json.dumps(row_values(found.row)).encode()) == found.row
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"{", b"[]", b"1", b"\xff", b'{"a": "\\ud800"}', b"[" * 100_000, b'"' + b"x" * entry.MAX_LINE + b'"']
+)
+def test_a_damaged_line_is_no_fact(line: bytes) -> None:
+    assert entry.parse(line) is None
+
+
+@pytest.mark.parametrize(
+    "damage", [{"name": "../x"}, {"number": 0}, {"number": True}, {"started": 1e300}, {"cpu": "1"}]
+)
+def test_a_damaged_row_is_none(damage: dict[str, Any]) -> None:
+    row = Row(name="mnist", number=1, location="this machine")
+    assert entry.parse_row(json.dumps({**row_values(row), **damage}).encode()) is None
+
+
+def test_without_a_start_there_is_no_entry() -> None:
+    with pytest.raises(ValueError, match="nothing tells its start"):
+        entry.fold([{"kind": "end", "time": 1.0}], "mnist", 1)

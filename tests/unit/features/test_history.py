@@ -1,0 +1,116 @@
+"""The command `history`, and entries in place of clusters."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fakes.command_line import NOW, Run
+
+from tfk8s.backends.history import files, index, writing
+from tfk8s.backends.history.files import EntryFiles
+from tfk8s.jobfile.loader import loads
+
+pytest_plugins = ("fakes.command_line",)
+STARTED = NOW - 312
+
+
+@pytest.fixture(autouse=True)
+def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EntryFiles:
+    """An entry that has ended."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(writing, "who", lambda: "ada@laptop")
+    job_file = loads("apiVersion: tfk8s.dev/v1\nname: mnist\njobs: {worker: {tasks: 2, cpu: 1}}\n", "job.yaml")
+    made = writing.begin("mnist", writing.HERE, job_file, STARTED)
+    token = writing.begin_command(made, "submit", ["train.py", "--token", "abc"], Path("/home/ada"), moment=STARTED)
+    writing.end_command(made, token, 3, "worker/1 is gone\nand more", [], ("c0ffee0123456789-dirty", "https://a@h/x"))
+    task = {"task": "worker/0", "phase": "Ready", "restarts": 1, "exit_code": None, "reason": "", "progress": ""}
+    writing.add_tasks(made, [task], "3/4 (75%), loss=0.5", None, "")
+    writing.end(made, "was removed by `tfk8s down`", moment=STARTED + 72)
+    made.write_log("worker-0", ["2026-11-22T10:17:03.120395Z 0 one", "2026-11-22T10:17:04.120395Z 1 two"])
+    made.write_log("worker-1", ["2026-11-22T10:17:03.120395Z 0 three"])
+    made.write_log("script-4e9c21", [" 0 four"])
+    made.write_events([{"time": STARTED, "task": "worker/0", "phase": "Ready", "reason": ""}, {"time": "x"}])
+    return made
+
+
+def test_history_lists_entries(run: Run) -> None:
+    code, out, err = run("history")
+    assert (code, err) == (0, "")
+    assert out == (
+        "ENTRY    STATE  EXIT  AGE    LASTED  PROGRESS             COMMIT       LOCATION      REASON\n"
+        "mnist@1  ended  3     5m12s  1m12s   3/4 (75%), loss=0.5  c0ffee0123*  this machine  worker/1 is gone\n"
+    )
+    assert run("history", "other") == (0, "", 'nothing named "other" ran\n')
+
+
+def test_history_as_json(run: Run) -> None:
+    (found,) = json.loads(run("history", "-o", "json")[1])
+    assert found["entry"] == "mnist@1"
+    assert found["progress"]["metrics"] == {"loss": 0.5}
+    assert found["hours"] == {"cpu": 0.04, "memory": 0.0, "gpus": 0.0}
+
+
+def test_status_shows_an_entry(run: Run) -> None:
+    code, out, _ = run("status", "mnist@1")
+    assert code == 0
+    assert "requested: 0.04 CPU hours\n" in out
+    assert "submit   3     5m12s" in out
+    assert "train.py --token '…'  worker/1 is gone\n" in out
+    document = json.loads(run("status", "mnist@1", "-o", "json")[1])
+    assert document["tasks"][0]["restarts"] == 1
+    assert document["commands"][0]["words"] == ["train.py", "--token", "…"]
+    assert document["job_file"]["jobs"]["worker"]["tasks"] == 2
+
+
+def test_logs_of_an_entry(run: Run) -> None:
+    assert run("logs", "mnist@1", "worker/0")[:2] == (0, "one\ntwo\n")
+    assert run("logs", "mnist@1")[1] == "worker/0 | one\nworker/0 | two\nworker/1 | three\n"
+    assert run("logs", "mnist@1", "worker", "--tail", "1")[1] == "worker/0 | two\nworker/1 | three\n"
+    assert run("logs", "mnist@1", "--previous")[1] == "worker/0 | one\n"
+    assert run("logs", "mnist@1", "worker/1", "--timestamps")[1] == "2026-11-22T10:17:03.120395Z three\n"
+    assert run("logs", "mnist@1", "script-4e9c21")[1] == "four\n"
+    line = json.loads(run("logs", "mnist@1", "worker/1", "-o", "json")[1])
+    assert (line["task"], line["time"], line["text"]) == ("worker/1", "2026-11-22T10:17:03.120395Z", "three")
+
+
+def test_events_of_an_entry(run: Run) -> None:
+    code, out, _ = run("events", "mnist@1")
+    assert (code, out.splitlines()[1]) == (0, "5m12s  Normal  worker/0  Ready   1")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["status", "mnist@7"], "error: the history has no entry mnist@7; the last one is mnist@1\n"),
+        (["logs", "other@1"], "error: the history has no entry other@1\n"),
+        (["logs", "mnist@1", "ps/0"], 'error: there is no task "ps/0"; '),
+        (["logs", "-f", "mnist@1"], "error: mnist@1 has ended: its logs can't be followed\n"),
+        (["status", "-w", "mnist@1"], "error: mnist@1 has ended: nothing changes any more\n"),
+        (["events", "-w", "mnist@1"], "error: mnist@1 has ended: nothing changes any more\n"),
+        (["history", "--last", "0"], "error: "),
+    ],
+)
+def test_errors(run: Run, words: list[str], error: str) -> None:
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith(error)
+
+
+def test_a_damaged_log_has_no_lines(run: Run, entry: EntryFiles) -> None:
+    (entry.path / "logs" / "worker-0.gz").write_bytes(b"\x1f\x8b nothing")
+    assert run("logs", "mnist@1", "worker/0") == (0, "", "no output\n")
+
+
+def test_control_characters_of_an_entry_show(run: Run, entry: EntryFiles) -> None:
+    writing.end(second := writing.begin("mnist", "\x1b]0;title\x07", None), "\x1b[2J")
+    assert "\x1b" not in run("history")[1] + run("status", second.id)[1]
+
+
+def test_ten_thousand_entries_are_listed_from_the_index_alone(run: Run, entry: EntryFiles) -> None:
+    line = (files.root() / "index.jsonl").read_bytes().splitlines()[-1]
+    lines = [line.replace(b'"number": 1', b'"number": %d' % number) for number in range(2, 10_002)]
+    (files.root() / "index.jsonl").write_bytes(b"\n".join([line, *lines]) + b"\n")
+    assert len(index.rows()) == 10_001
+    assert len(run("history")[1].splitlines()) == 1 + 30

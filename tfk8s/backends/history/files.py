@@ -1,0 +1,299 @@
+"""The files of one entry of the record.
+
+facts.jsonl         a JSON object a line: the start, each command, the tasks, the end
+live/               logs, progress and events.log of a cluster on this machine, as the supervisor writes them
+logs/NAME.gz        the end of the log of a task ("worker-1") or a script
+events.gz           the events, a JSON object a line
+timeline.html.gz    the last page of `submit --trace`
+
+A kill may tear the last line of a file: readers leave it out, and the next writer begins a new line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfk8s.backends.own_folder import require_own, unchecked_root
+from tfk8s.core import naming
+from tfk8s.core.history import entry
+from tfk8s.core.history.entry import Entry, Fact
+from tfk8s.errors import InvalidInput, Tfk8sError
+from tfk8s.log import log
+
+MAX_FACTS = 4 << 20  # bytes of an entry's facts; the end is written even so
+MAX_LOG = 1 << 20  # bytes of a log that are kept, the last ones
+LOG_LINES = 10_000
+_MAX_EVENTS = 1 << 20
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
+
+
+def root() -> Path:
+    """Return the folder of the record, which may not exist.
+
+    Raises:
+        ClusterError, OSError: this user has no home folder, or others may write to the record.
+    """
+    path = unchecked_root() / ".history"
+    if path.exists():
+        require_own(path)
+    return path
+
+
+def made_root() -> Path:
+    """Return that folder, after creating it for this user alone; errors as `root`."""
+    (unchecked_root() / ".history").mkdir(mode=0o700, parents=True, exist_ok=True)
+    return root()
+
+
+@contextlib.contextmanager
+def unless_unwritable() -> Iterator[None]:
+    """In a `with`, warn of what keeps the record from being written. The command goes on without."""
+    try:
+        yield
+    except (OSError, Tfk8sError, ValueError) as error:
+        log.warning("the history is not complete: %s", getattr(error, "strerror", None) or error)
+
+
+def append(path: Path, line: bytes) -> None:
+    """Append a line to a file, whose last line may be torn."""
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | _NO_LINK, 0o600), "r+b", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        if end:
+            file.seek(end - 1)
+        is_torn = bool(end) and file.read(1) != b"\n"
+        file.write(b"\n" * is_torn + line + b"\n")
+
+
+def to_line(plain: object) -> bytes:
+    """Return an object as JSON on one line. Half characters, which names of files may have, become question marks."""
+    return json.dumps(plain, ensure_ascii=False).encode(errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFiles:
+    """The files of one entry, in a folder that may not exist."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.path.parent.name
+
+    @property
+    def number(self) -> int:
+        """The number among the entries of this name."""
+        return int(self.path.name)
+
+    @property
+    def id(self) -> str:
+        """The name for commands, "mnist@3"."""
+        return f"{self.name}@{self.number}"
+
+    @property
+    def live(self) -> Path:
+        """The folder of what the supervisor writes."""
+        return self.path / "live"
+
+    @property
+    def timeline(self) -> Path:
+        """The compressed page."""
+        return self.path / "timeline.html.gz"
+
+    def add(self, kind: str, *, moment: float | None = None, **values: Any) -> None:
+        """Append a fact.
+
+        Args:
+            kind: as `core.history.entry` has it.
+            moment: seconds since the epoch; None is now.
+            **values: the other parts.
+        """
+        facts = self.path / "facts.jsonl"
+        if kind != "end" and facts.exists() and facts.stat().st_size > MAX_FACTS:
+            return
+        append(facts, to_line({"kind": kind, "time": time.time() if moment is None else moment, **values}))
+
+    def facts(self) -> list[Fact]:
+        """Return the facts, without torn lines.
+
+        Raises:
+            OSError: there is no such entry, or the file can't be read.
+        """
+        with (self.path / "facts.jsonl").open("rb") as file:
+            lines = file.read(MAX_FACTS + 2 * entry.MAX_LINE).split(b"\n")
+        return [fact for line in lines if line and (fact := entry.parse(line))]
+
+    def read(self) -> Entry:
+        """Return what the facts tell.
+
+        Raises:
+            InvalidInput: the entry is damaged, or another process has just removed it.
+        """
+        try:
+            return entry.fold(self.facts(), self.name, self.number, self.size())
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InvalidInput(f"entry {self.id} of the history can't be read: {reason}") from error
+
+    def is_open(self) -> bool:
+        """Return whether the entry has no end yet."""
+        with contextlib.suppress(OSError):
+            facts = self.facts()
+            return bool(facts) and not any(fact.get("kind") == "end" for fact in facts)
+        return False
+
+    def last_time(self) -> float:
+        """Return the time of the last thing that was written, in seconds since the epoch."""
+        return max((path.stat().st_mtime for path in self._files()), default=time.time())
+
+    def size(self) -> int:
+        """Return the bytes of all files."""
+        return sum(path.stat().st_size for path in self._files())
+
+    def _files(self) -> Iterator[Path]:
+        return (path for path in self.path.rglob("*") if path.is_file() and not path.is_symlink())
+
+    # ---- logs and events ----
+
+    def write_log(self, name: str, lines: Iterable[str]) -> None:
+        """Keep the end of a log, in lines of `TIME RUN TEXT`.
+
+        Args:
+            name: "worker-1", or a script's name.
+            lines: all lines.
+        """
+        kept: deque[bytes] = deque()
+        size = 0
+        for line in lines:
+            kept.append(line.encode(errors="replace"))
+            size += len(kept[-1]) + 1
+            while size > MAX_LOG and len(kept) > 1:
+                size -= len(kept.popleft()) + 1
+        self._compress(Path("logs", f"{name}.gz"), b"".join(line[:MAX_LOG] + b"\n" for line in kept))
+
+    def write_events(self, lines: Iterable[object]) -> None:
+        """Keep events, each an object of plain data."""
+        self._compress(Path("events.gz"), b"".join(to_line(line) + b"\n" for line in lines)[-_MAX_EVENTS:])
+
+    def keep_timeline(self, page: Path) -> None:
+        """Keep a page, in place of an earlier one."""
+        self._compress(Path(self.timeline.name), page.read_bytes())
+
+    def logs(self) -> dict[str, Path]:
+        """Return the logs by name."""
+        packed, live = (self.path / "logs").glob("*.gz"), (self.live / "logs").glob("*.log")
+        found = {path.stem: path for path in (*packed, *live)}
+        return {name: found[name] for name in sorted(found, key=_in_order)}
+
+    def log(self, name: str) -> Iterator[tuple[str, int, str]]:
+        """Yield the time, the number of the run, and the text of each line of a log."""
+        for line in _read(self.logs()[name], MAX_LOG):
+            moment, _, rest = line.partition(" ")
+            run, _, text = rest.partition(" ")
+            yield moment, int(run) if run.isdecimal() and len(run) < 10 else 0, text
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the events as they were written."""
+        packed = self.path / "events.gz"
+        lines = _read(packed if packed.exists() else self.live / "events.log", _MAX_EVENTS)
+        return [event for line in lines if (event := entry.parse(line.encode(errors="replace")))]
+
+    def pack(self) -> None:
+        """Compress what the supervisor has written. A kill in between loses nothing: what was read is removed last."""
+        for path in (self.live / "logs").glob("*.log"):
+            self._compress(Path("logs", f"{path.stem}.gz"), _tail(path, MAX_LOG))
+        if (events := self.live / "events.log").exists():
+            self._compress(Path("events.gz"), _tail(events, _MAX_EVENTS))
+        shutil.rmtree(self.live, ignore_errors=True)
+
+    def _compress(self, name: Path, content: bytes) -> None:
+        import gzip  # 3 ms, which no `up` needs
+
+        path = self.path / name
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINK, 0o600), "wb") as file:
+            file.write(gzip.compress(content, 6))
+        unfinished.replace(path)
+
+
+def find(name: str, number: int) -> EntryFiles:
+    """Return an entry.
+
+    Raises:
+        InvalidInput: there is no such entry.
+    """
+    found = EntryFiles(root() / name / str(number))
+    if naming.is_dns_label(name) and (found.path / "facts.jsonl").exists():
+        return found
+    known = [files.id for files in of_name(name)]
+    some = f"; the last one is {known[-1]}" if known else ""
+    raise InvalidInput(f"the history has no entry {name}@{number}{some}", help="tfk8s history lists the entries")
+
+
+def of_name(name: str) -> list[EntryFiles]:
+    """Return the entries of a name, the oldest first; none for what is no name."""
+    if not naming.is_dns_label(name):
+        return []
+    folder = root() / name
+    numbers = sorted(int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal())
+    return [EntryFiles(folder / str(number)) for number in numbers if (folder / str(number) / "facts.jsonl").exists()]
+
+
+def advice(name: str, location: str) -> str:
+    """Return the end of a help for a cluster that is not there: its last entry; "" without one."""
+    with contextlib.suppress(OSError, Tfk8sError):
+        for files in reversed(of_name(name)):
+            if any(fact.get("kind") == "start" and fact.get("location") == location for fact in files.facts()):
+                return f"; tfk8s status {files.id} shows how the last one ended"
+    return ""
+
+
+def make(name: str) -> EntryFiles:
+    """Return a new entry of a name, whose folder is empty."""
+    folder = made_root() / name
+    folder.mkdir(mode=0o700, exist_ok=True)
+    while True:
+        numbers = [int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal()]
+        path = folder / str(max(numbers, default=0) + 1)
+        with contextlib.suppress(FileExistsError):  # another command was quicker
+            path.mkdir(mode=0o700)
+            return EntryFiles(path)
+
+
+def _in_order(name: str) -> tuple[str, int]:
+    job, _, index = name.rpartition("-")
+    return (job, int(index)) if index.isdecimal() and len(index) < 10 else (name, 0)
+
+
+def _tail(path: Path, size: int) -> bytes:
+    """Return the last whole lines of a file."""
+    with path.open("rb") as file:
+        start = max(0, file.seek(0, os.SEEK_END) - size)
+        file.seek(start)
+        content = file.read(size)
+    return content.partition(b"\n")[2] if start else content
+
+
+def _read(path: Path, limit: int) -> Iterator[str]:
+    """Yield the lines of a file, of at most `limit` bytes; none of a file that is missing or damaged."""
+    import gzip
+
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(path, "rb") as file:
+                content = file.read(limit)
+        else:
+            content = _tail(path, limit)
+    except (OSError, EOFError, ValueError):
+        return
+    yield from content.decode(errors="replace").splitlines()

@@ -1,0 +1,117 @@
+"""The index of the record: a row a line, so that `history` reads no entry. The last row of an entry holds."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tfk8s.backends.history import files
+from tfk8s.backends.history.files import EntryFiles
+from tfk8s.core.history.entry import OPEN, Row, parse_row
+
+MAX_ENTRIES = 10_000
+MAX_AGE = 180 * 86400.0  # seconds
+MAX_SIZE = 2 << 30  # bytes of all entries
+_NAME = "index.jsonl"
+_MAX_INDEX = 64 << 20  # bytes
+_PRUNE_INTERVAL = 86400.0
+
+
+def add(row: Row) -> None:
+    """Append a row."""
+    with _locked() as path:
+        files.append(path, files.to_line(dataclasses.asdict(row)))
+
+
+def refresh(entry: EntryFiles) -> Row:
+    """Append the row that an entry's facts tell now; return it."""
+    row = entry.read().row
+    add(row)
+    return row
+
+
+def rows() -> list[Row]:
+    """Return the row of each entry, the newest first. Damaged lines are left out."""
+    try:
+        with (files.root() / _NAME).open("rb") as file:
+            lines = file.read(_MAX_INDEX).split(b"\n")
+    except FileNotFoundError:
+        return []
+    found = {(row.name, row.number): row for line in lines if line and (row := parse_row(line))}
+    return sorted(found.values(), key=lambda row: row.started, reverse=True)
+
+
+def prune(*, older: float = MAX_AGE, most: int = MAX_ENTRIES, size: int = MAX_SIZE) -> list[Row]:
+    """Remove entries that are too old or too many, but open ones; return the rows of those removed.
+
+    Args:
+        older: the greatest age of an entry's end, in seconds.
+        most: the greatest number of entries.
+        size: the greatest number of bytes of all entries.
+    """
+    with _locked() as path:
+        listed = rows()
+        kept, removed = divide(listed, time.time() - older, most, size)
+        for row in removed:
+            shutil.rmtree(_folder(row), ignore_errors=True)
+            if all(row.number >= other.number for other in listed if other.name == row.name):
+                _folder(row).mkdir(mode=0o700, exist_ok=True)  # so that no later entry gets its number
+        unfinished = path.with_suffix(".new")
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.writelines(files.to_line(dataclasses.asdict(row)) + b"\n" for row in reversed(kept))
+        unfinished.replace(path)
+    return removed
+
+
+def prune_daily() -> None:
+    """Keep the limits, once a day."""
+    mark = files.root() / "pruned"
+    try:
+        is_due = time.time() - mark.stat().st_mtime > _PRUNE_INTERVAL
+    except FileNotFoundError:
+        is_due = True
+    if is_due:
+        mark.touch(mode=0o600)
+        prune()
+
+
+def divide(listed: Sequence[Row], oldest: float, most: int, size: int) -> tuple[list[Row], list[Row]]:
+    """Return the rows to keep, and those to remove, of rows from the newest to the oldest.
+
+    Args:
+        oldest: the earliest end, in seconds since the epoch.
+        most, size: as for `prune`.
+    """
+    kept: list[Row] = []
+    removed: list[Row] = []
+    for row in listed:
+        size -= row.size
+        is_young = (row.started if row.ended is None else row.ended) >= oldest
+        fits = row.state == OPEN or (is_young and len(kept) < most and size >= 0)
+        (kept if fits else removed).append(row)
+    return kept, removed
+
+
+def _folder(row: Row) -> Path:
+    return files.root() / row.name / str(row.number)
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[Path]:
+    """Lock out other processes that change the index. Windows has no such lock; there, only commands write."""
+    path = files.made_root() / _NAME
+    lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if sys.platform != "win32":
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield path
+    finally:
+        os.close(lock)

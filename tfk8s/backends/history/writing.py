@@ -1,0 +1,120 @@
+"""The writer of the record: an entry's start, its commands, what was seen of its tasks, and its end."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfk8s.backends.history import files, index
+from tfk8s.backends.history.files import EntryFiles
+from tfk8s.backends.plain import job_file_to_dict
+from tfk8s.core.history import redaction
+from tfk8s.core.history.entry import MAX_TEXT
+from tfk8s.core.resources import CPU, MEMORY, Resources, named
+from tfk8s.core.spec import JobFile
+
+HERE = "this machine"  # the location of local clusters
+
+
+def begin(name: str, location: str, job_file: JobFile | None, moment: float | None = None) -> EntryFiles:
+    """Begin an entry.
+
+    Args:
+        name, location: those of the cluster.
+        job_file: None if this command has not applied it.
+        moment: the cluster's start in seconds since the epoch; None is now.
+
+    Raises:
+        OSError, Tfk8sError: the record can't be written.
+    """
+    entry = files.make(name)
+    plain = redaction.job_file(job_file_to_dict(job_file)) if job_file else {}
+    images = dict.fromkeys(job.image or job_file.image or "" for job in job_file.jobs) if job_file else {}
+    entry.add(
+        "start", moment=moment, location=location, who=who(), job_file=plain, digest=digest(plain) if job_file else "",
+        image=", ".join(filter(None, images)), requests=amounts(named(job_file)) if job_file else {},
+    )  # fmt: skip
+    index.refresh(entry)
+    return entry
+
+
+def digest(plain: Any) -> str:
+    """Return the SHA-256 of a job file as the record has it: that of values of variables could be guessed from it."""
+    import hashlib  # 3 ms, which a supervisor does without
+
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def who() -> str:
+    """Return the user and the machine, "ada@laptop"."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = ""
+    return f"{user}@{socket.gethostname()}"
+
+
+def amounts(requests: Resources) -> dict[str, float]:
+    """Return cores, bytes and the number of GPUs."""
+    return {"cpu": float(requests[CPU]), "memory": float(requests[MEMORY]), "gpus": requests.gpus}
+
+
+def begin_command(
+    entry: EntryFiles, verb: str, words: Iterable[str], folder: Path, *, moment: float | None = None
+) -> str:
+    """Add a command that begins, or that began at `moment`; return its token for `end_command`."""
+    token = os.urandom(4).hex()
+    shown = [word[:MAX_TEXT] for word in redaction.words(list(words))]
+    entry.add("verb", moment=moment, verb=verb, words=shown, token=token, who=who(), folder=redaction.text(str(folder)))
+    return token
+
+
+def end_command(
+    entry: EntryFiles, token: str, exit_code: int, reason: str, hidden: Iterable[str], source: tuple[str, str]
+) -> None:
+    """Add the end of a command.
+
+    Args:
+        reason: of a failure; else "".
+        hidden: texts that must not be in the reason.
+        source: git's commit of the folder, and the URL of its remote.
+    """
+    commit, remote = source
+    entry.add(
+        "verb_end", token=token, exit_code=exit_code, commit=commit, remote=redaction.text(remote),
+        reason=redaction.text(reason.partition("\n")[0], hidden)[:MAX_TEXT],
+    )  # fmt: skip
+    if not entry.is_open():
+        index.refresh(entry)
+
+
+def add_tasks(
+    entry: EntryFiles, tasks: Sequence[dict[str, Any]], progress: str, exit_code: int | None, reason: str
+) -> None:
+    """Add the tasks as they are now.
+
+    Args:
+        tasks: each with task, phase, restarts, exit_code, reason, progress.
+        progress: the cluster's.
+        exit_code, reason: of the run of programs, if it has ended, and of its failure.
+    """
+    cleaned = [{**task, "reason": redaction.text(task["reason"])[:MAX_TEXT]} for task in tasks]
+    entry.add("tasks", tasks=cleaned, progress=progress, exit_code=exit_code, reason=redaction.text(reason)[:MAX_TEXT])
+
+
+def end(entry: EntryFiles, reason: str, *, lost: bool = False, moment: float | None = None) -> None:
+    """Add the end, unless another process has; and the entry's last row.
+
+    Args:
+        reason: why the cluster ended.
+        lost: nobody saw the end.
+        moment: the end in seconds since the epoch; None is now.
+    """
+    if entry.is_open():
+        entry.add("end", moment=moment, reason=redaction.text(reason), lost=lost)
+        index.refresh(entry)

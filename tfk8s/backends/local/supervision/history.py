@@ -1,0 +1,137 @@
+"""The record of local clusters: their supervisor writes it, and a later command the end that no supervisor saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tfk8s.backends.history import files, index, writing
+from tfk8s.backends.history.files import EntryFiles
+from tfk8s.backends.local.record import Record
+from tfk8s.backends.local.state import Folder, try_locked
+from tfk8s.core import naming, programs
+from tfk8s.core.history import redaction
+from tfk8s.core.history.entry import OPEN
+from tfk8s.core.job_kinds import success_tasks
+from tfk8s.core.progress import parse
+from tfk8s.core.resources import named
+
+_LOST = "lost: its supervisor was gone"
+
+
+def begin(record: Record) -> EntryFiles | None:
+    """Begin the entry of a cluster that is about to start; None if the record can't be written."""
+    with files.unless_unwritable():
+        entry = writing.begin(record.name, writing.HERE, record.job_file)
+        entry.live.mkdir(mode=0o700)
+        return entry
+    return None
+
+
+def of(folder: Folder) -> EntryFiles | None:
+    """Return the entry of the cluster in a folder; None if it has none."""
+    kept = folder.kept
+    return EntryFiles(kept.parent) if kept is not None and (kept.parent / "facts.jsonl").exists() else None
+
+
+def remove(folder: Folder, reason: str = "") -> None:
+    """Remove a cluster's folder, and complete its entry.
+
+    Args:
+        folder: the cluster's, whose processes have ended.
+        reason: why the cluster ended, if its supervisor has not said so; "" if that was killed.
+    """
+    entry = of(folder)
+    folder.remove()
+    if entry is not None:
+        with files.unless_unwritable():
+            _complete(entry, reason)
+
+
+def _complete(entry: EntryFiles, reason: str = "") -> None:
+    """Add the end that is missing, and compress the logs of a cluster that is gone."""
+    writing.end(entry, reason or _LOST, lost=not reason, moment=None if reason else entry.last_time())
+    entry.pack()
+    index.prune_daily()
+
+
+def complete_lost() -> None:
+    """End the entries whose clusters nobody ended, unless a command of this user changes clusters just now."""
+    left = [EntryFiles(files.root() / row.name / str(row.number)) for row in index.rows() if _is_open_here(row)]
+    if not left:
+        return
+    with files.unless_unwritable(), try_locked() as is_locked:
+        for entry in left if is_locked else ():
+            folder = Folder(files.root().parent / entry.name)
+            if of(folder) != entry:
+                _complete(entry)
+            elif folder.supervisor() is None:
+                writing.end(entry, _LOST, lost=True, moment=entry.last_time())
+
+
+def _is_open_here(row: Any) -> bool:
+    return bool(row.state == OPEN and row.location == writing.HERE)
+
+
+class LocalHistory:
+    """The part of the backend that finds entries."""
+
+    def find(self, name: str, *, joins: bool = False) -> EntryFiles | None:
+        """Return the entry of a cluster; None if an earlier tfk8s has started it, or without a cluster."""
+        del joins
+        return of(Folder(files.root().parent / name)) if naming.is_dns_label(name) else None
+
+
+class HistoryKeeper:
+    """The part of the supervisor that writes the entry."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder, self._entry = folder, of(folder)
+
+    def script_ended(self, command: str, progress: Path, exit_code: int | None) -> None:
+        """Add the end of a script with its last progress."""
+        if self._entry is not None:
+            with files.unless_unwritable():
+                code = None if exit_code is None else programs.exit_code(exit_code)
+                self._entry.add("script", command=redaction.text(command), exit_code=code, progress=_progress(progress))
+
+    def scaled(self, record: Record) -> None:
+        """Add what the cluster requests from now on."""
+        if self._entry is not None:
+            with files.unless_unwritable():
+                self._entry.add("requests", requests=writing.amounts(named(record.job_file)))
+
+    def stops(self, reason: str, record: Record, tasks: list[dict[str, Any]]) -> None:
+        """Add the tasks as they are before the end, and the end.
+
+        Args:
+            reason: why the cluster ends.
+            record: the cluster's.
+            tasks: `TaskProcess.describe` of each task.
+        """
+        if self._entry is None:
+            return
+        with files.unless_unwritable():
+            listed = list(self._described(record, tasks))
+            codes = {task["task"]: task["exit_code"] for task in listed if task["exit_code"] is not None}
+            success = list(map(str, success_tasks(record.job_file)))
+            code = programs.run_result(codes, success) if success else None
+            failed = next((task for task in listed if code and task["exit_code"]), None)
+            why = f"{failed['task']} {failed['reason']}" if failed else ""
+            reported = sorted(listed, key=lambda task: task["task"] not in success)
+            progress = next((task["progress"] for task in reported if task["progress"]), "")
+            writing.add_tasks(self._entry, listed, progress, code, why)
+            writing.end(self._entry, reason)
+
+    def _described(self, record: Record, tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for task, values in zip(record.tasks, tasks, strict=True):
+            shown = {name: values[name] for name in ("phase", "restarts", "exit_code", "reason")}
+            yield {"task": str(task.task), **shown, "progress": _progress(self._folder.task_progress(task.task))}
+
+
+def _progress(path: Path) -> str:
+    try:
+        return str(parse(path.read_text(encoding="utf-8")) or "")
+    except (OSError, ValueError):  # nothing yet, or something else
+        return ""

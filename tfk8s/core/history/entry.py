@@ -1,0 +1,273 @@
+"""One entry of the record, from its facts: what happened to a cluster from its start to its end.
+
+A fact is a JSON object with a `kind` and a `time`, on a line of its own. Facts come from a file, and are taken for
+hostile: a fact of a wrong form is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfk8s.core import naming
+
+OPEN, ENDED, LOST = "open", "ended", "lost"
+MAX_TEXT = 2000  # characters
+MAX_LINE = 1 << 18  # bytes of a fact; a job file's text has at most as many
+_LATEST = 1e11  # seconds since the epoch, in the year 5138
+_HOUR, _GIB = 3600.0, float(1 << 30)
+
+Fact = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """The line of an entry in the index.
+
+    Attributes:
+        name, number: the cluster's name, and the number of the entry; NAME@NUMBER for commands.
+        location: "this machine", or the context and namespace.
+        who: the user and the machine.
+        started, ended: seconds since the epoch; `ended` is None while the entry is open.
+        state: open, ended, or lost if nobody saw the end: then `ended` is the time of the last fact.
+        exit_code: of the run of programs, else of the last script; None without one.
+        reason: why its last run, script or command failed, else why the cluster ended.
+        progress: the last line of `tfk8s.progress`; "" if none.
+        commit: git's, with "-dirty" after changes; "" if unknown.
+        image: of the tasks; "" if none is named.
+        cpu, memory, gpus: the requests, in hours of cores, GiB and GPUs.
+        size: the bytes of the entry's files.
+    """
+
+    name: str
+    number: int
+    location: str
+    who: str = ""
+    started: float = 0.0
+    ended: float | None = None
+    state: str = OPEN
+    exit_code: int | None = None
+    reason: str = ""
+    progress: str = ""
+    commit: str = ""
+    image: str = ""
+    cpu: float = 0.0
+    memory: float = 0.0
+    gpus: float = 0.0
+    size: int = 0
+
+    @property
+    def id(self) -> str:
+        """The name for commands, "mnist@3"."""
+        return f"{self.name}@{self.number}"
+
+
+_FIELDS = tuple(item.name for item in dataclasses.fields(Row))
+_NUMBERS = ("started", "cpu", "memory", "gpus")
+_TEXTS = ("name", "location", "who", "state", "reason", "progress", "commit", "image")
+
+
+def parse_row(line: bytes) -> Row | None:
+    """Return the row in a line of the index; None if the line is damaged."""
+    plain = parse(line)
+    if plain is None:
+        return None
+    values: dict[str, Any] = {name: plain.get(name) for name in _FIELDS}
+    whole = (values["number"], values["size"], values["exit_code"] or 0)
+    is_row = (
+        all(isinstance(values[name], str) for name in _TEXTS)
+        and all(_is_number(values[name]) for name in _NUMBERS)
+        and all(type(number) is int and abs(number) < 1 << 60 for number in whole)
+        and naming.is_dns_label(values["name"])
+        and values["number"] > 0
+        and _is_time(values["started"])
+        and (values["ended"] is None or _is_time(values["ended"]))
+    )
+    return Row(**values) if is_row else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """One command on the cluster.
+
+    Attributes:
+        verb: "up", "run", "submit", "scale", "restart" or "down".
+        words: its arguments.
+        time, ended: seconds since the epoch; `ended` is None if the command runs, or did not live to tell its end.
+        who: the user and the machine.
+        exit_code, reason: how the command ended; None and "" until then.
+        folder, commit, remote: the folder that it ran in, git's commit there, and the address of git's "origin".
+    """
+
+    verb: str
+    time: float
+    words: Sequence[str] = ()
+    who: str = ""
+    ended: float | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    folder: str = ""
+    commit: str = ""
+    remote: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastTask:
+    """A task as it was at the end, or when a command saw the task last; fields as `core.status.TaskStatus` has them."""
+
+    task: str
+    phase: str
+    restarts: int = 0
+    exit_code: int | None = None
+    reason: str = ""
+    progress: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """An entry.
+
+    Attributes:
+        row: its line in the index.
+        digest: SHA-256 of the job file as it is kept here.
+        job_file: the job file's plain data, without values of variables.
+        verbs: the commands, in the order of time.
+        tasks: the tasks.
+    """
+
+    row: Row
+    digest: str = ""
+    job_file: Mapping[str, Any] = field(default_factory=dict)
+    verbs: list[Verb] = field(default_factory=list)
+    tasks: list[PastTask] = field(default_factory=list)
+
+
+def parse(line: bytes) -> dict[str, Any] | None:
+    """Return the fact in a line; None if the line is torn or damaged."""
+    if len(line) > MAX_LINE:
+        return None
+    try:
+        fact = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fact, dict) or (b"\\u" in line and not _is_text(fact)):
+        return None
+    return fact
+
+
+def _is_text(fact: Fact) -> bool:
+    """Return whether all texts of a fact can be printed: an escape of JSON may be half a character."""
+    try:
+        return bool(json.dumps(fact, ensure_ascii=False).encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def fold(facts: Iterable[Fact], name: str, number: int, size: int = 0) -> Entry:
+    """Return the entry that facts tell.
+
+    Args:
+        facts: in the order of the file.
+        name, number: those of the entry.
+        size: the bytes of its files.
+
+    Raises:
+        ValueError: no fact tells the start.
+    """
+    known = [fact for fact in facts if isinstance(fact.get("kind"), str) and _is_time(fact.get("time"))]
+    start = next((fact for fact in known if fact["kind"] == "start"), None)
+    if start is None:
+        raise ValueError("nothing tells its start")
+    job_file, verbs = start.get("job_file"), _verbs(known)
+    seen = [fact for fact in known if fact["kind"] in ("tasks", "script")]
+    row = Row(
+        name=name, number=number, location=_text(start, "location"), who=_text(start, "who"), started=start["time"],
+        image=_text(start, "image"), size=size,
+        progress=_last(_text(fact, "progress") for fact in seen), commit=_last(verb.commit for verb in verbs),
+    )  # fmt: skip
+    return Entry(
+        row=_with_end(row, known, seen, verbs), digest=_text(start, "digest"), verbs=verbs,
+        job_file=job_file if isinstance(job_file, dict) else {},
+        tasks=next((tasks for fact in reversed(seen) if (tasks := _tasks(fact))), []),
+    )  # fmt: skip
+
+
+def _with_end(row: Row, facts: Sequence[Fact], seen: Sequence[Fact], verbs: Sequence[Verb]) -> Row:
+    """Return the row with the end, the outcome and the totals."""
+    end = next((fact for fact in facts if fact["kind"] == "end"), None)
+    until = end["time"] if end else max(fact["time"] for fact in facts)
+    ran = [verb.exit_code for verb in verbs if verb.verb in ("run", "submit")]
+    codes = [code for code in (*(_whole(fact, "exit_code") for fact in seen), *ran) if code is not None]
+    failures = [_text(fact, "reason") for fact in seen] + [verb.reason for verb in verbs if verb.exit_code]
+    cpu, memory, gpus = (_hours(facts, name, until) for name in ("cpu", "memory", "gpus"))
+    row = dataclasses.replace(
+        row, cpu=cpu, memory=memory / _GIB, gpus=gpus, exit_code=codes[-1] if codes else None, reason=_last(failures)
+    )
+    if end is None:
+        return row
+    state, reason = LOST if end.get("lost") is True else ENDED, row.reason or _text(end, "reason")
+    return dataclasses.replace(row, ended=until, state=state, reason=reason)
+
+
+def _last(texts: Iterable[str]) -> str:
+    return next(filter(None, reversed(list(texts))), "")
+
+
+def _verbs(facts: Iterable[Fact]) -> list[Verb]:
+    begun: dict[str, Verb] = {}
+    for fact in facts:
+        token = _text(fact, "token")
+        if fact["kind"] == "verb":
+            words = fact.get("words")
+            texts = [word[:MAX_TEXT] for word in words if isinstance(word, str)] if isinstance(words, list) else []
+            begun[token] = Verb(
+                verb=_text(fact, "verb"), time=fact["time"], words=texts, who=_text(fact, "who"),
+                folder=_text(fact, "folder"),
+            )  # fmt: skip
+        elif fact["kind"] == "verb_end" and token in begun:
+            begun[token] = dataclasses.replace(
+                begun[token], ended=fact["time"], exit_code=_whole(fact, "exit_code"), reason=_text(fact, "reason"),
+                commit=_text(fact, "commit"), remote=_text(fact, "remote"),
+            )  # fmt: skip
+    return list(begun.values())
+
+
+def _tasks(fact: Fact) -> list[PastTask]:
+    listed = fact.get("tasks")
+    return [
+        PastTask(
+            task=_text(task, "task"), phase=_text(task, "phase"), restarts=_whole(task, "restarts") or 0,
+            exit_code=_whole(task, "exit_code"), reason=_text(task, "reason"), progress=_text(task, "progress"),
+        )
+        for task in (listed if isinstance(listed, list) else ()) if isinstance(task, dict)
+    ]  # fmt: skip
+
+
+def _hours(facts: Iterable[Fact], name: str, end: float) -> float:
+    """Return the hours of what the cluster requested, from each fact that says so to the next one, and to the end."""
+    said = [(fact["time"], fact["requests"].get(name)) for fact in facts if isinstance(fact.get("requests"), dict)]
+    ends = [*(time for time, _ in said[1:]), end]
+    spans = zip(said, ends, strict=True) if said else ()
+    seconds = ((amount, max(0.0, until - begin)) for (begin, amount), until in spans if _is_number(amount))
+    return float(sum(amount * span for amount, span in seconds)) / _HOUR
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e30
+
+
+def _is_time(value: object) -> bool:
+    return _is_number(value) and 0 <= value < _LATEST  # type: ignore[operator]  # a number
+
+
+def _text(fact: Fact, name: str) -> str:
+    value = fact.get(name)
+    return value[:MAX_TEXT] if isinstance(value, str) else ""
+
+
+def _whole(fact: Fact, name: str) -> int | None:
+    value = fact.get(name)
+    return value if type(value) is int and abs(value) < 1 << 31 else None

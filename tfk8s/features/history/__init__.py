@@ -1,0 +1,1 @@
+"""The entries of clusters that ran, listed, shown and compared."""

@@ -1,0 +1,134 @@
+"""An entry of the history in place of a cluster: its status, its logs and its events."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import re
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any
+
+from tfk8s.backends.history import files
+from tfk8s.core import naming
+from tfk8s.core.events import Event, of_phase
+from tfk8s.core.history.entry import Entry, PastTask
+from tfk8s.core.script import LogLine, LogOptions, Logs, shown
+from tfk8s.core.spec import Task
+from tfk8s.core.task_names import select
+from tfk8s.errors import InvalidInput
+
+_TASK = re.compile(r"(\w+)-(\d{1,6})", re.ASCII)
+
+
+class Past:
+    """An entry that a command names, `NAME@NUMBER`.
+
+    Raises:
+        InvalidInput: there is no such entry.
+    """
+
+    def __init__(self, name: str, number: int) -> None:
+        complete_lost()
+        self.files = files.find(name, number)
+
+    def read(self) -> Entry:
+        """Return the entry, with the tasks as the events tell them if nothing else does."""
+        entry = self.files.read()
+        entry.tasks = entry.tasks or _tasks(self.events())
+        return entry
+
+    def events(self) -> list[Event]:
+        """Return the events, oldest first. Damaged ones are left out."""
+        found = []
+        for plain in self.files.events():
+            with suppress(LookupError, TypeError, ValueError):
+                found.append(_event(plain))
+        return sorted(found, key=lambda event: event.time)
+
+    def logs(self, chosen: Sequence[str], **options: Any) -> Logs:
+        """Return the output of tasks, as `Cluster.logs` does. A script's log is that of a task of its name.
+
+        Raises:
+            InvalidInput: the entry has no such log, or the options ask to follow one.
+        """
+        part = LogOptions(**options)
+        if part.follow:
+            raise InvalidInput(f"{self.files.id} has ended: its logs can't be followed", help="leave out --follow")
+        names = {_task(name): name for name in self.files.logs()}
+        scripts = [task for task in names if not _TASK.fullmatch(names[task])]
+        tasks = [task for task in names if task not in scripts]
+        if not names:
+            raise InvalidInput(f"the history has no logs of {self.files.id}")
+        words = [word for word in chosen if Task(word, 0) not in scripts]
+        named = [Task(word, 0) for word in chosen if word not in words]
+        picked = named + (list(select(words, tasks)) if words or not named else [])
+        return Logs(picked, part, lambda: shown(self._lines(picked, names, part), part))
+
+    def _lines(self, tasks: Iterable[Task], names: dict[Task, str], part: LogOptions) -> Iterator[LogLine]:
+        for task in tasks:
+            yield from (LogLine(task=task, text=text) for text in _chosen(self.files.log(names[task]), part))
+
+
+def complete_lost() -> None:
+    """End the entries of clusters on this machine that nobody ended."""
+    if sys.platform == "linux":
+        from tfk8s.backends.local.supervision import history
+
+        history.complete_lost()
+
+
+def parse(name: str) -> Past:
+    """Return the entry that "NAME@NUMBER" names.
+
+    Raises:
+        InvalidInput: there is no such entry.
+    """
+    cluster, _, number = name.rpartition("@")
+    return Past(cluster, int(number))
+
+
+def show() -> ModuleType:
+    """Return the module that shows entries."""
+    return importlib.import_module("tfk8s.features.history.show")
+
+
+def _task(name: str) -> Task:
+    match = _TASK.fullmatch(name)
+    return Task(match[1], int(match[2])) if match and naming.is_job_name(match[1]) else Task(name, 0)
+
+
+def _chosen(lines: Iterable[tuple[str, int, str]], part: LogOptions) -> Iterator[str]:
+    """Yield the texts of the lines that options choose."""
+    since = "" if part.since is None else datetime.fromtimestamp(time.time() - part.since, UTC).isoformat()[:19]
+    kept = [line for line in lines if line[0] >= since]
+    if part.previous:
+        runs = sorted({run for _, run, _ in kept})
+        kept = [line for line in kept if len(runs) > 1 and line[1] == runs[-2]]
+    tail = kept if part.tail is None else deque(kept, maxlen=part.tail)
+    return (f"{moment} {text}".lstrip() if part.timestamps else text for moment, _, text in tail)
+
+
+def _event(plain: dict[str, Any]) -> Event:
+    event = of_phase(plain) if "phase" in plain else Event(**plain)
+    texts = (event.id, event.about, event.reason, event.message)
+    if not all(isinstance(text, str) for text in texts) or not 0 <= event.time < 1e11 or type(event.count) is not int:
+        raise ValueError("it is no event")
+    return event
+
+
+def _tasks(events: Iterable[Event]) -> list[PastTask]:
+    """Return the tasks as their events on this machine tell them."""
+    ordered = sorted((event for event in events if "/" in event.about), key=lambda event: event.about)
+    tasks = []
+    for name, group in itertools.groupby(ordered, lambda event: event.about):
+        own = sorted(group, key=lambda event: event.time)
+        starts = sum(event.reason == "Starting" for event in own)
+        phase = "Failed" if own[-1].reason == "Ended" else own[-1].reason
+        tasks.append(PastTask(task=name, phase=phase, restarts=max(0, starts - 1), reason=own[-1].message))
+    return tasks

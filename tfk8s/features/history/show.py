@@ -1,0 +1,105 @@
+"""Entries as tables, and as JSON documents."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+
+from tfk8s.cli import json_output
+from tfk8s.cli.output import age, moment, table
+from tfk8s.core.history.entry import Entry, PastTask, Row, Verb
+from tfk8s.core.progress import PREFIX, duration, parse
+
+_HEAD = ("ENTRY", "STATE", "EXIT", "AGE", "LASTED", "PROGRESS", "COMMIT", "LOCATION", "REASON")
+_OPTIONAL = ("PROGRESS", "COMMIT", "EXIT", "REASON")
+_COMMANDS = ("COMMAND", "EXIT", "AGE", "LASTED", "WHO", "COMMIT", "ARGUMENTS", "REASON")
+_TASKS = ("TASK", "PHASE", "RESTARTS", "EXIT", "PROGRESS", "REASON")
+_COMMIT = 10  # characters of git's commit in a table
+
+
+def rows(listed: Sequence[Row]) -> str:
+    """Return the table of entries."""
+    return table(_HEAD, map(_row, listed), sys.stdout, _OPTIONAL)
+
+
+def text(entry: Entry) -> str:
+    """Return all that is known of an entry."""
+    return "\n\n".join(_parts(entry))
+
+
+def document(row: Row) -> json_output.Document:
+    """Return the document of an entry in a list."""
+    values = dataclasses.asdict(row)
+    hours = {name: round(values.pop(name), 4) for name in ("cpu", "memory", "gpus")}
+    times = {name: moment(values[name]) for name in ("started", "ended")}
+    return {"entry": row.id, **values, **times, "hours": hours, "progress": _progress(row.progress)}
+
+
+def whole_document(entry: Entry) -> json_output.Document:
+    """Return the document of an entry."""
+    commands = [
+        {**dataclasses.asdict(verb), "time": moment(verb.time), "ended": moment(verb.ended)} for verb in entry.verbs
+    ]
+    tasks = [{**dataclasses.asdict(task), "progress": _progress(task.progress)} for task in entry.tasks]
+    return {
+        **document(entry.row), "commands": commands, "tasks": tasks, "digest": entry.digest, "job_file": entry.job_file,
+    }  # fmt: skip
+
+
+def facts(entry: Entry) -> dict[str, str]:
+    """Return what is known of an entry as a whole, by name; "" for what is unknown."""
+    row = entry.row
+    last = entry.verbs[-1] if entry.verbs else None
+    hours = {"CPU": row.cpu, "GiB": row.memory, "GPU": row.gpus}
+    return {
+        "who": row.who, "image": row.image, "commit": row.commit, "remote": last.remote if last else "",
+        "job file": entry.digest and f"SHA-256 {entry.digest}",
+        "requested": ", ".join(f"{amount:.3g} {name} hours" for name, amount in hours.items() if amount),
+        "progress": row.progress,
+    }  # fmt: skip
+
+
+def _parts(entry: Entry) -> Iterator[str]:
+    yield rows([entry.row])
+    known = facts(entry)
+    yield "\n".join(f"{name}: {value}" for name, value in known.items() if value)
+    if entry.tasks:
+        yield table(_TASKS, map(_task, entry.tasks), sys.stdout, ("PROGRESS", "EXIT", "REASON"))
+    if entry.verbs:
+        yield table(_COMMANDS, map(_verb, entry.verbs), sys.stdout, ("COMMIT", "ARGUMENTS", "REASON"))
+
+
+def _row(row: Row) -> tuple[str, ...]:
+    lasted = "" if row.ended is None else duration(row.ended - row.started)
+    return (
+        row.id, row.state, _code(row.exit_code), age(row.started), lasted, row.progress, _commit(row.commit),
+        row.location, " ".join(row.reason.split()),
+    )  # fmt: skip
+
+
+def _task(task: PastTask) -> tuple[str, ...]:
+    reason = " ".join(task.reason.split())
+    return task.task, task.phase, str(task.restarts), _code(task.exit_code), task.progress, reason
+
+
+def _verb(verb: Verb) -> tuple[str, ...]:
+    lasted = "" if verb.ended is None else duration(verb.ended - verb.time)
+    return (
+        verb.verb, _code(verb.exit_code), age(verb.time), lasted, verb.who, _commit(verb.commit),
+        shlex.join(verb.words), " ".join(verb.reason.split()),
+    )  # fmt: skip
+
+
+def _commit(commit: str) -> str:
+    digest, dirty, _ = commit.partition("-")
+    return digest[:_COMMIT] + ("*" if dirty else "")
+
+
+def _code(code: int | None) -> str:
+    return "" if code is None else str(code)
+
+
+def _progress(line: str) -> json_output.Document | None:
+    return json_output.progress(parse(PREFIX + line)) if line else None
