@@ -1,5 +1,7 @@
 """Set-up of all tests."""
 
+from __future__ import annotations
+
 import gc
 import signal
 

@@ -68,7 +68,8 @@ def test_interrupt_ends_a_step_and_the_session_goes_on(notebook: Kernel) -> None
         "\n"
         "KeyboardInterrupt: "
     )
-    assert notebook.run("float(session.run(total))").text == "238.0"
+    cell = notebook.run("float(session.run(total))")
+    assert cell.text == "238.0", cell.error
 
 
 def test_cell_names_the_lost_task_without_the_lines_of_tfk8s(notebook: Kernel, backend: LocalBackend) -> None:

@@ -85,7 +85,7 @@ def _test_io() -> results.Result:
 def _test_lowest() -> results.Result:
     """Test the lowest version of each direct dependency, those of development included."""
     # TensorBoard 2.15 imports pkg_resources, which setuptools has deprecated since 80.9 and dropped in 81.
-    with environment(PYTHON, "--resolution", "lowest-direct", "--editable", ".[dev]", "setuptools<80") as folder:
+    with environment(PYTHON, "--resolution", "lowest-direct", "--editable", ".[dev]", "setuptools==79.*") as folder:
         project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
         extras = project["optional-dependencies"]
         direct = [*project["dependencies"], *extras["local"], *extras["notebook"], *extras["tensorboard"]]

@@ -76,7 +76,7 @@ def _check_access(job_file: JobFile, name: str, claim: Object | None) -> None:
     if packed != jobs or len(jobs) > 1:
         log.warning(
             'claim "%s" is %s: its %d tasks and their scripts start only if they are on one node; '
-            "access: %s of a StorageClass that has it is for several",
+            "for several nodes, write access: %s, and name a StorageClass that has it",
             name, ONE_NODE, tasks, MANY_NODES,
         )  # fmt: skip
 
