@@ -19,8 +19,8 @@ from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.errors import InvalidInput, TaskError, TaskUnreachable
 from tfk8s.sessions import preflight
 from tfk8s.sessions.cluster import elastic
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.cluster.questions import Questions
-from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.task import probe, wire
 from tfk8s.task.probe import Device
 

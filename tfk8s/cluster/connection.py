@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfk8s.cluster.sidecar import Sidecar
-    from tfk8s.sessions.cluster.view import ClusterView
+    from tfk8s.sessions.cluster.cluster_view import ClusterView
     from tfk8s.sessions.forward import Forward
     from tfk8s.sessions.guard_thread import GuardThread
     from tfk8s.sessions.session import Prepare, RecoveringSessions

@@ -17,7 +17,7 @@ from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import Tfk8sError
 from tfk8s.sessions.active_calls import Call
 from tfk8s.sessions.call_guard import AbortCalls, CallGuard
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import LostTasks

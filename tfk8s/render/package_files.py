@@ -33,7 +33,7 @@ _TASK = (
     # what `tfk8s.session` needs in a program
     "sessions/cluster/__init__.py", "sessions/cluster/elastic.py", "sessions/cluster/elastic_sessions.py",
     "sessions/cluster/placement.py", "sessions/cluster/questions.py", "sessions/cluster/reset.py",
-    "sessions/cluster/view.py", "sessions/diagnosis.py", "sessions/error_names.py", "sessions/guard_thread.py",
+    "sessions/cluster/cluster_view.py", "sessions/diagnosis.py", "sessions/error_names.py", "sessions/guard_thread.py",
     "sessions/lost_tasks.py", "sessions/patch.py", "sessions/preflight.py", "sessions/session.py",
     "sessions/task_events.py", "sessions/tf_session.py", "sessions/timing.py",
 )  # fmt: skip

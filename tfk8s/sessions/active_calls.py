@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tfk8s.sessions import patch
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.device_names import ANY_DEVICE, may_have, tasks_of
 from tfk8s.sessions.eager.waits import EagerCall, eager_call
 from tfk8s.sessions.timing import TIMING

@@ -22,7 +22,7 @@ from tfk8s.core import naming
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
 from tfk8s.sessions import error_names
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.lost_tasks import LostTasks
 from tfk8s.sessions.timing import TIMING
 

@@ -23,7 +23,7 @@ from tfk8s.errors import Tfk8sError
 from tfk8s.log import log
 from tfk8s.sessions import active_calls, patch
 from tfk8s.sessions.active_calls import AnyCall
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.eager.silent_workers import SilentWorkers
 from tfk8s.sessions.lost_tasks import LostTasks
 from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost

@@ -8,7 +8,7 @@ from tfk8s import polling
 from tfk8s.errors import TaskUnreachable, Tfk8sError, WaitTimeout
 from tfk8s.log import log
 from tfk8s.sessions import error_names, preflight
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.error_names import ProbeResult, TaskChanges
 from tfk8s.sessions.lost_tasks import LostTasks
 from tfk8s.sessions.timing import TIMING, Timing

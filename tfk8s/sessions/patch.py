@@ -23,7 +23,7 @@ from tfk8s.core.addresses import SCHEME, host_and_port, task_at
 from tfk8s.errors import InvalidInput, WaitTimeout, listed
 from tfk8s.sessions import error_names
 from tfk8s.sessions.cluster import elastic_sessions, placement, reset
-from tfk8s.sessions.cluster.view import PROBE_TIMEOUT, ClusterView
+from tfk8s.sessions.cluster.cluster_view import PROBE_TIMEOUT, ClusterView
 from tfk8s.sessions.error_names import MAX_BYTES
 from tfk8s.task import probe, wire
 

@@ -29,7 +29,7 @@ from tfk8s.errors import Tfk8sError
 from tfk8s.log import log
 from tfk8s.sessions import active_calls, adopted_server, error_names, failures, patch, timing
 from tfk8s.sessions.call_guard import TASK_FAILED, ExitScript
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.diagnosis import ClusterProbe
 from tfk8s.sessions.eager import coordinator, remote_context
 from tfk8s.sessions.failures import ScriptRun

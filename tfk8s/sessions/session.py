@@ -15,7 +15,7 @@ from tfk8s import polling
 from tfk8s.errors import InvalidInput, TaskError, submit_advice
 from tfk8s.log import log
 from tfk8s.sessions import patch
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.diagnosis import ClusterProbe
 from tfk8s.sessions.lost_tasks import LostTasks, of_script
 from tfk8s.task.programs import strategies

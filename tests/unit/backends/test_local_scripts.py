@@ -51,7 +51,7 @@ def test_a_script_has_the_ports_of_a_single_machine_and_the_masters_variables(
     status = dataclasses.replace(status_at(backend, ports[0]), variables={"RATE": "1e-4", "OWN": "the file's"})
     path = tmp_path / "script.py"
     path.write_text(
-        "import os; from tfk8s.sessions.cluster.view import ClusterView; "
+        "import os; from tfk8s.sessions.cluster.cluster_view import ClusterView; "
         "print(*map(os.environ.get, ('RATE', 'OWN', 'TFK8S_TARGET', 'TFK8S_CLUSTER')), sep='\\n'); "
         "view = ClusterView.of(os.environ); view._is_elastic = True; print(view.brings_cluster)"
     )

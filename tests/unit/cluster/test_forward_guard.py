@@ -14,7 +14,7 @@ from tfk8s.cluster import forward_guard
 from tfk8s.cluster.forward_guard import ForwardGuard, monitored_tasks
 from tfk8s.core.spec import Task
 from tfk8s.errors import BackendUnreachable
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
 from tfk8s.sessions.timing import FAR, TIMING, Timing
 from tfk8s.task import wire

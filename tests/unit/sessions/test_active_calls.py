@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfk8s.sessions import active_calls, patch
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.device_names import tasks_of
 
 

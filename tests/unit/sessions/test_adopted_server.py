@@ -14,7 +14,7 @@ import pytest
 
 from tfk8s.errors import InvalidInput, TaskLost
 from tfk8s.sessions import adopted_server
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.lost_tasks import LostTasks
 
 ADDRESSES = {"worker/0": "localhost:2222", "worker/1": "localhost:2223", "ps/0": "m-ps-0.m.ns.svc:2222"}

@@ -13,9 +13,9 @@ import pytest
 
 from tfk8s.errors import TaskUnreachable, VersionSkew
 from tfk8s.sessions import preflight
-from tfk8s.sessions.cluster import view as view_module
+from tfk8s.sessions.cluster import cluster_view
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.cluster.questions import Questions
-from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.error_names import ProbeResult
 from tfk8s.task import probe
 
@@ -201,8 +201,8 @@ def test_a_far_task_has_its_time_after_many_silent_ones(
 
     monkeypatch.setattr(probe, "get_status", answer)
     monkeypatch.setattr(probe, "get_version", lambda *_: "2.21.0")
-    monkeypatch.setattr(view_module, "time", SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr(view_module.concurrency, "servers_at_once", lambda _: 1)
+    monkeypatch.setattr(cluster_view, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(cluster_view.concurrency, "servers_at_once", lambda _: 1)
     tasks = dict.fromkeys(("first/0", "lost/0", "last/0"), "h:1")
     view = ClusterView(tasks, dial=lambda task: contextlib.nullcontext(task))  # type: ignore[arg-type,return-value]
     view.probe_all()
@@ -260,7 +260,7 @@ def test_unreachable_pairs_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert preflight.unreachable(pairs) == (
         "chief/0, worker/0 can't reach ps/0: asked from this machine, ps/0 answers, but chief/0, worker/0 wait for ps/0"
     )
-    monkeypatch.setattr(view_module, "MAX_SOURCES", 2)
+    monkeypatch.setattr(cluster_view, "MAX_SOURCES", 2)
     assert list(view.unreachable_pairs()) == ["chief/0"]
 
 

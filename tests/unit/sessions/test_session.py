@@ -9,7 +9,7 @@ import pytest
 
 from tfk8s.errors import InvalidInput, TaskLost, TaskRestarted, WaitTimeout
 from tfk8s.sessions import session
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 
 
 class Session:

@@ -24,7 +24,7 @@ from tfk8s.errors import Tfk8sError
 from tfk8s.features.notebook import cell_errors
 from tfk8s.log import log
 from tfk8s.sessions import patch, runner, session
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.task.programs import imports, strategies, tensorflow_1
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tfk8s.core.addresses import SCHEME
 from tfk8s.sessions.cluster import elastic, placement
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfk8s.sessions.cluster import elastic
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 
 _METADATA = ("Shape", "Size", "Rank")  # beside their input (`IsMetadata`)
 _BESIDE = b"loc:@"

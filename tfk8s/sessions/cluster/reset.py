@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 
 
 def patch_sessions(view: ClusterView) -> None:

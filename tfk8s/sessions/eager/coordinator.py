@@ -20,7 +20,7 @@ from tfk8s.core.cluster_spec import tf_config
 from tfk8s.errors import InvalidInput, TaskUnreachable
 from tfk8s.log import log
 from tfk8s.sessions import adopted_server
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.eager import remote_context, silent_workers
 from tfk8s.sessions.lost_tasks import of_script
 from tfk8s.training import strategy

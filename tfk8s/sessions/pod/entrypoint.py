@@ -25,8 +25,8 @@ from tfk8s.core import cluster_spec, naming
 from tfk8s.core.addresses import host_and_port, loopback_ports
 from tfk8s.errors import WaitTimeout
 from tfk8s.sessions import error_names, failures, runner
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.cluster.create_session import SessionFields
-from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.forks.escalation import catches_sigterm
 from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.pod import file_server

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfk8s.sessions.cluster import elastic, elastic_sessions, placement
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.task import probe, wire
 from tfk8s.task.config import TaskConfig
 from tfk8s.task.probe import Device

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from fakes.tensorflow_server import refusal, response
 
-from tfk8s.sessions.cluster import view as view_module
+from tfk8s.sessions.cluster import cluster_view
+from tfk8s.sessions.cluster.cluster_view import MAX_OPEN, ClusterView
 from tfk8s.sessions.cluster.questions import Questions
-from tfk8s.sessions.cluster.view import MAX_OPEN, ClusterView
 from tfk8s.task import wire
 
 ANSWERS = refusal(3, "no")
@@ -57,7 +57,7 @@ class _Stream:
 
 @pytest.fixture
 def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
-    monkeypatch.setattr(view_module, "REACH_TIMEOUT", 0.002)
+    monkeypatch.setattr(cluster_view, "REACH_TIMEOUT", 0.002)
     servers = Servers()
     yield servers
     servers.close()
