@@ -11,7 +11,7 @@
     TFK8S_GPUS          render/pods, local/               task/, status                GPUs that TensorFlow must see
     TFK8S_ACTIVITY_PORT render/pods                       task/                       the port of the list of clients
     TFK8S_MAX_DURATION  render/lifetime                   task/lifetime               max_duration in seconds
-    TFK8S_IDLE          render/lifetime, render/warm_job  task/lifetime, warm/keeper  idle in seconds
+    TFK8S_IDLE          render/lifetime, render/warm_job  task/lifetime, warm/        idle in seconds
     TFK8S_LEASE         render/lifetime                   task/lifetime               the lease of `run` in seconds
     TFK8S_DRAIN         render/lifetime                   task/lifetime               the jobs of `drain: idle`
     TFK8S_SERVERS       render/lifetime                   task/lifetime               the jobs with servers
@@ -29,12 +29,12 @@
     TFK8S_REQUIREMENTS  kubernetes/                       pod/entrypoint, runner      the file for `pip install -r`
     TFK8S_DOWNLOADS     kubernetes/                       pod/entrypoint              the files of `--get`, as JSON
     TFK8S_TOKEN         local_tensorboard, kubernetes/    pod/tensorboard             the path of TensorBoard's page
-    TFK8S_SCRIPT        warm/relay                        strategy, programs/stacks   the name of a script in a warm pod
+    TFK8S_SCRIPT        warm/script_relay                 strategy, programs/stacks   the name of a script in a warm pod
     TFK8S_GRACE         core/environment, render/         programs, sessions          the seconds after SIGTERM
     TFK8S_TF1           core/environment, render/         programs                    1: give TensorFlow 1's API
                         program_job
     TFK8S_TRACE         features/timeline                 sessions/runner             interval and file of `--trace`
-    TFK8S_PROGRESS      local/, warm/relay                training/progress           the file for `tfk8s.progress`
+    TFK8S_PROGRESS      local/, warm/script_relay         training/progress           the file for `tfk8s.progress`
     TFK8S_PORTS         local/                            programs/                   other ports of tasks, as JSON
     TFK8S_FOLDERS       core/environment                  training/paths              folders of volumes, as JSON
     TFK8S_WAY_OUT       local/way_out                     programs/, sessions/runner  why the network is closed

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.warm import channel, script_log
-from tfk8s.sessions.warm.relay import Relay
 from tfk8s.sessions.warm.script_folder import ScriptFolder
+from tfk8s.sessions.warm.script_relay import Relay
 
 _CONNECTION, _CONTROL = 3, 4  # descriptors
 

@@ -16,7 +16,7 @@ import pytest
 from tfk8s import polling
 from tfk8s.sessions.warm import channel
 from tfk8s.sessions.warm.channel import Channel
-from tfk8s.sessions.warm.relay import Relay
+from tfk8s.sessions.warm.script_relay import Relay
 
 SIZE, BLOCK = 10_000_000, bytes(1 << 16)
 
