@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from clusters import wait_until_gone
-from warm_pod import KEEPER, POD, TIMEOUT, WarmPod, running
+from warm_pod import ENTRYPOINT, POD, TIMEOUT, WarmPod, running
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import streams
@@ -20,7 +20,7 @@ from tfk8s.errors import ClusterError, TaskUnreachable
 from tfk8s.sessions.warm import channel
 
 # Its pod gives up a client after three seconds, not a minute. The processes of connections are forks of this one.
-HASTY = f"from tfk8s.sessions.warm import channel; channel.RESUME_TIMEOUT = channel.SILENCE_TIMEOUT = 3.0; {KEEPER}"
+HASTY = f"from tfk8s.sessions.warm import channel; channel.RESUME_TIMEOUT = channel.SILENCE_TIMEOUT = 3.0; {ENTRYPOINT}"
 
 # It tells its process, and that SIGTERM has come; it goes on.
 IGNORES_SIGTERM = """

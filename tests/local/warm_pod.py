@@ -22,7 +22,7 @@ from tfk8s.core.script import Download
 from tfk8s.errors import TaskUnreachable
 
 TIMEOUT = 60.0
-KEEPER = "import sys; from tfk8s.sessions.warm import keeper; sys.exit(keeper.main(int(sys.argv[1])))"
+ENTRYPOINT = "import sys; from tfk8s.sessions.warm import entrypoint; sys.exit(entrypoint.main(int(sys.argv[1])))"
 POD = {"metadata": {"namespace": "lab", "name": "demo-warm", "uid": "1"}}
 CLUSTER = {"TFK8S_JOBS": "worker=0", "TFK8S_TARGET": "grpc://127.0.0.1:9"}  # no task, so that none has to answer
 
@@ -85,7 +85,7 @@ class WarmPod:
         return self.processes()
 
 
-def start(libraries: Path, folder: Path, keeper: str = KEEPER, **environment: str) -> WarmPod:
+def start(libraries: Path, folder: Path, entrypoint: str = ENTRYPOINT, **environment: str) -> WarmPod:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     work = folder / "work"
@@ -94,7 +94,7 @@ def start(libraries: Path, folder: Path, keeper: str = KEEPER, **environment: st
         "PYTHONPATH": os.pathsep.join([str(libraries), *sys.path]), "TFK8S_NAME": "demo", "TFK8S_NAMESPACE": "lab",
         "TFK8S_PORT": "2222",
     }  # fmt: skip
-    command = [sys.executable, "-c", keeper, str(port)]
+    command = [sys.executable, "-c", entrypoint, str(port)]
     process = subprocess.Popen(
         command, cwd=work, env={**os.environ, **own, **environment}, text=True, stdout=subprocess.DEVNULL
     )
@@ -102,9 +102,9 @@ def start(libraries: Path, folder: Path, keeper: str = KEEPER, **environment: st
 
 
 @contextlib.contextmanager
-def running(libraries: Path, folder: Path, keeper: str = KEEPER) -> Iterator[WarmPod]:
+def running(libraries: Path, folder: Path, entrypoint: str = ENTRYPOINT) -> Iterator[WarmPod]:
     """Start a warm pod, and end it as Kubernetes does."""
-    pod = start(libraries, folder, keeper)
+    pod = start(libraries, folder, entrypoint)
     yield pod
     pod.process.send_signal(signal.SIGTERM)
     assert pod.process.wait(TIMEOUT) == 0

@@ -12,7 +12,7 @@ from tfk8s.render.script_job import Run
 from tfk8s.render.script_resources import Rules
 
 COMPONENT = "warm-scripts"  # no job's DNS name is this, as it would end in a hash
-COMMAND = ("python3", "-m", "tfk8s.sessions.warm.keeper")
+COMMAND = ("python3", "-m", "tfk8s.sessions.warm.entrypoint")
 TTL = 60  # seconds for which an ended pod stays, so that its scripts' clients learn the reason
 _PREFIX = "warm-"
 

@@ -28,7 +28,7 @@ PROCESSES = {
     "tasks": ["task/server.py", "task/lifetime.py", "task/data/service.py", "task/programs/pod.py"],
     "scripts": [
         "sessions/pod/entrypoint.py", "sessions/pod/file_server.py", "sessions/pod/tensorboard.py",
-        "sessions/runner.py", "sessions/warm/keeper.py",
+        "sessions/runner.py", "sessions/warm/entrypoint.py",
     ],
 }  # fmt: skip
 

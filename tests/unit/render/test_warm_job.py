@@ -22,7 +22,7 @@ def test_a_warm_pod_is_like_a_scripts_pod() -> None:
     assert warm["metadata"]["ownerReferences"] == own["metadata"]["ownerReferences"]
     (container,), (script,) = (job["spec"]["template"]["spec"].pop("containers") for job in (warm, own))
     assert warm["spec"]["template"]["spec"] == own["spec"]["template"]["spec"]
-    assert container == {**script, "command": ["python3", "-m", "tfk8s.sessions.warm.keeper"]}
+    assert container == {**script, "command": ["python3", "-m", "tfk8s.sessions.warm.entrypoint"]}
     assert warm["spec"]["template"]["metadata"]["labels"] == {
         **own["spec"]["template"]["metadata"]["labels"], "app.kubernetes.io/component": "warm-scripts",
     }  # fmt: skip

@@ -16,7 +16,7 @@ _CONNECTION, _CONTROL = 3, 4  # descriptors
 
 
 def fork(connection: socket.socket, control: socket.socket) -> int:
-    """Serve a connection in a fork of the keeper, until its script has ended; return the fork's id."""
+    """Serve a connection in a fork of process 1, until its script has ended; return the fork's id."""
 
     def run() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -30,7 +30,7 @@ def serve(connection: socket.socket, control: socket.socket, base: Path) -> None
 
     Args:
         connection: the connection.
-        control: the socket to the keeper.
+        control: the socket to process 1.
         base: the folder for the folders of scripts.
     """
     try:

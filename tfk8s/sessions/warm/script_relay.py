@@ -35,7 +35,7 @@ class Relay:
     """Copies between a script and its client.
 
     Args:
-        control: the socket to the keeper.
+        control: the socket to process 1.
         folder: the script's own folder, which is made and removed.
     """
 
@@ -45,7 +45,7 @@ class Relay:
         self._last_heard = self._last_connected = time.monotonic()
         self._request: dict[str, Any] = {}
         self._since, self._memory_kills = time.time(), processes.count_oom_kills(_MEMORY_EVENTS)
-        self._script: socket.socket | None = None  # the connection to the script's owner, the keeper
+        self._script: socket.socket | None = None  # the connection to the script's owner, process 1
         self._outputs: dict[int, int] = {}  # the kinds of frames, by the descriptors that the script writes to
         self._input: int | None = None  # the descriptor that the script reads from
         self._pending = bytearray()  # of the script's input
@@ -115,11 +115,11 @@ class Relay:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Have the keeper end the script of a client that stays away."""
+        """Have process 1 end the script of a client that stays away."""
         if self._script is None:
             self._is_over = True
             return
-        with contextlib.suppress(OSError):  # the keeper has closed the connection
+        with contextlib.suppress(OSError):  # process 1 has closed the connection
             self._script.shutdown(socket.SHUT_WR)
 
     # ---- the client ----
@@ -187,7 +187,7 @@ class Relay:
             self._start(self._folder.environment(archive, self._request["environment"]))
 
     def _start(self, environment: dict[str, str]) -> None:
-        """Ask the keeper to fork the script, in a folder of its own."""
+        """Ask process 1 to fork the script, in a folder of its own."""
         self._script, theirs = socket.socketpair()
         output, output_end = os.pipe()
         error, error_end = os.pipe()
@@ -249,7 +249,7 @@ class Relay:
 
     def _on_control(self) -> None:
         received = ipc.receive(self._control)
-        if received is None:  # the keeper has ended
+        if received is None:  # process 1 has ended
             self._is_over = True
             return
         message, descriptors = received
@@ -259,7 +259,7 @@ class Relay:
             self._channel.send(channel.BEGUN)
         elif "ending" in message:
             self._ends_with.add(message["ending"])
-            if self._script is None:  # else the keeper interrupts the script
+            if self._script is None:  # else process 1 interrupts the script
                 self._signal(signal.SIGINT)
         elif "refused" in message and self._script is not None:
             self._script.close()

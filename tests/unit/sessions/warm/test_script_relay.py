@@ -24,7 +24,7 @@ SIZE, BLOCK = 10_000_000, bytes(1 << 16)
 @contextlib.contextmanager
 def client(folder: Path) -> Iterator[Channel]:
     """The channel of a client, whose script has a relay with a folder."""
-    (near, far), (keeper, control) = socket.socketpair(), socket.socketpair()
+    (near, far), (process_1, control) = socket.socketpair(), socket.socketpair()
     relay, one = Relay(control, folder), Channel()
     relay.attach(far, 0)
     thread = threading.Thread(target=relay.run)
@@ -33,7 +33,7 @@ def client(folder: Path) -> Iterator[Channel]:
     one.send_json(channel.RUN, {"archive": SIZE, "stdin": False, "arguments": [], "environment": {}})
     yield one
     one.detach()
-    keeper.close()  # the pod ends
+    process_1.close()  # the pod ends
     thread.join(20)
     assert not thread.is_alive()
     control.close()

@@ -1,10 +1,10 @@
 """Process 1 of a warm pod: keeps a fork server with TensorFlow imported, and runs the scripts of one user as forks.
 
-    submit ──► stream through the API server ──► keeper ── fork ► relay (one for each connection)
-                                                   │                │ streams, signals, exit code
+    submit ──► stream through the API server ──► process 1 ── fork ► relay (one for each connection)
+                                                   │                   │ streams, signals, exit code
                                                    └─ fork server ── fork ──► script
 
-The keeper listens at the pod's loopback address alone, so that only the API server's port forwarding and the pod's own
+Process 1 listens at the pod's loopback address alone, so that only the API server's port forwarding and the pod's own
 processes can connect. It has one thread because it forks. Without a script for some time it ends, and the pod with it.
 Its log's last line lists the running scripts. Standard library only: this file runs in pods.
 """
@@ -60,7 +60,7 @@ class _Relay:
     is_told: bool = False
 
 
-class WarmKeeper:
+class WarmEntrypoint:
     """Accepts connections, and starts and counts scripts.
 
     Args:
@@ -235,7 +235,7 @@ class WarmKeeper:
 
 
 def forward(environment: Mapping[str, str]) -> NoReturn:
-    """Forward the loopback ports of a single machine to the tasks, in a fork, until the keeper ends."""
+    """Forward the loopback ports of a single machine to the tasks, in a fork, until process 1 ends."""
     entrypoint.forward_loopback(lists(derive_tasks(environment)), derive_cluster(environment))
     os.write(_READY, b"1")
     while True:
@@ -265,11 +265,11 @@ def listen(port: int) -> socket.socket:
 def main(port: int = channel.PORT) -> int:
     """Keep a fork server until no script has run for a while, or the pod is deleted."""
     loop = Loop()
-    loop.on_termination(lambda: keeper.end())
+    loop.on_termination(lambda: pod.end())
     command = [sys.executable, "-m", FORK_SERVER, SCRIPT_MODULE]
     forks = ForkClient(loop, command, dict(os.environ))
-    keeper = WarmKeeper(loop, forks, listen(port), os.environ)
-    keeper.start()
+    pod = WarmEntrypoint(loop, forks, listen(port), os.environ)
+    pod.start()
     loop.run()
     return 0
 
