@@ -30,7 +30,7 @@ from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import FORK_SERVER, ForkClient
 from tfk8s.sessions.forks.scripts import ForkedScripts, RunningScript
 from tfk8s.sessions.pod import entrypoint
-from tfk8s.sessions.warm import channel, connections
+from tfk8s.sessions.warm import channel, connection_process
 from tfk8s.task.config import derive_cluster, derive_tasks, lists
 
 SCRIPT_MODULE = "tfk8s.sessions.warm.script"
@@ -91,7 +91,7 @@ class WarmEntrypoint:
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
         control, theirs = socket.socketpair()
-        pid = connections.fork(connection, theirs)
+        pid = connection_process.fork(connection, theirs)
         connection.close()
         theirs.close()
         process = _Relay(control)
