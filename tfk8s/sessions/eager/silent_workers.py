@@ -21,7 +21,7 @@ from tfk8s.sessions.eager import remote_context
 from tfk8s.sessions.lost_tasks import LostTasks
 from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
 from tfk8s.sessions.timing import Timing
-from tfk8s.task.peers.connections import Peers, end_connections, peers
+from tfk8s.task.peers.silent_peers import Peers, end_connections, peers
 
 WORKER = "worker/"
 _THREAD = "WorkerClosureProcessingLoop-"  # of each worker, in cluster_coordinator.py

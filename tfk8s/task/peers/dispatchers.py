@@ -24,7 +24,7 @@ from tfk8s.core.addresses import host_and_port
 from tfk8s.core.lifetime import format_duration
 from tfk8s.task import wire
 from tfk8s.task.frames import current_frames, stack_of
-from tfk8s.task.peers import connections
+from tfk8s.task.peers import silent_peers
 from tfk8s.task.programs import imports
 
 MODULE = "tensorflow.python.data.experimental.ops.data_service_ops"
@@ -63,9 +63,9 @@ def workers_of(address: str, timeout: float) -> list[str]:
     return [name.decode(errors="replace") for worker in workers if isinstance(name := worker.get(1), bytes)]
 
 
-def _find(address: str) -> connections.Peers:
+def _find(address: str) -> silent_peers.Peers:
     try:
-        return connections.peers(*host_and_port(address))
+        return silent_peers.peers(*host_and_port(address))
     except ValueError:  # a dispatcher names its workers as it likes
         return ()
 
@@ -96,7 +96,7 @@ class Dispatchers:
         self._say, self._end, self._alive, self._workers, self._waiting = say, end, alive, workers, waiting
         self._forwards, self._clock = forwards, clock
         self._dispatchers: set[str] = set()
-        self._peers: dict[str, connections.Peers] = {}  # where each was when it was last found
+        self._peers: dict[str, silent_peers.Peers] = {}  # where each was when it was last found
         self._silent_since: dict[str, float] = {}
         self._looked: dict[str, tuple[float, set[types.FrameType]]] = {}  # the last look at what waits
 
@@ -143,7 +143,7 @@ class Dispatchers:
         seconds = now - self._silent_since.setdefault(address, now)
         if seconds < SILENT:
             return
-        connections.end_connections(self._peers[address])
+        silent_peers.end_connections(self._peers[address])
         self._peers[address] = _find(self._reached(address))  # another pod may get its old address
         if address not in self._looked:
             limit = format_duration(HOPELESS)

@@ -14,7 +14,7 @@ from tfk8s.sessions.eager.silent_workers import SilentWorkers
 from tfk8s.sessions.lost_tasks import LostTasks
 from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
 from tfk8s.sessions.timing import TIMING
-from tfk8s.task.peers import connections
+from tfk8s.task.peers import silent_peers
 
 LOST = lost("worker/1", "does not answer")
 BACK, REPLACED = (TaskEvent("worker/1", change) for change in (TaskChange.BACK, TaskChange.REPLACED))
@@ -103,8 +103,8 @@ def test_other_connections_stay(
 
 def test_connections_to_other_ports_stay(connection: Pair) -> None:
     host, port = connection[0].getpeername()
-    assert connections.end_connections({(host, port + 1), ("127.0.0.2", port)}) == 0
-    assert connections.end_connections({(host, port)}) == 1
+    assert silent_peers.end_connections({(host, port + 1), ("127.0.0.2", port)}) == 0
+    assert silent_peers.end_connections({(host, port)}) == 1
 
 
 def test_a_coordinator_without_workers_ends_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
