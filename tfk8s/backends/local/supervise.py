@@ -16,7 +16,7 @@ from tfk8s.backends.local.loopback import ports
 from tfk8s.backends.local.record import Record, relocate
 from tfk8s.backends.local.state import Folder
 from tfk8s.backends.local.supervisor import Supervisor
-from tfk8s.backends.local.way_out.keeper import WayOut
+from tfk8s.backends.local.way_out.supervisor_part import WayOut
 from tfk8s.core.addresses import host_and_port
 from tfk8s.core.storage import claims
 from tfk8s.sessions.forks import processes

@@ -31,7 +31,7 @@ from tfk8s.backends.local.supervision.lease import RunLease
 from tfk8s.backends.local.supervision.listener import RequestListener
 from tfk8s.backends.local.supervision.losses import Losses
 from tfk8s.backends.local.task_processes import ServerProcess, TaskProcess, TaskSettings
-from tfk8s.backends.local.way_out.keeper import WayOut
+from tfk8s.backends.local.way_out.supervisor_part import WayOut
 from tfk8s.core.roles import DATA
 from tfk8s.core.status import Phase
 from tfk8s.sessions.forks import ipc, processes

@@ -44,7 +44,7 @@ def room(job_file: JobFile) -> Check:
 def _network(job_file: JobFile | None) -> Iterator[Check]:
     """Yield who can connect to a cluster, and the way that its processes take to other networks."""
     from tfk8s.backends.local import isolation  # needs Linux, as the next
-    from tfk8s.backends.local.way_out.keeper import planned
+    from tfk8s.backends.local.way_out.supervisor_part import planned
 
     try:
         found = isolation.probe()

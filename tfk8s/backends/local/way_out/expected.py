@@ -15,7 +15,7 @@ def expected(allow_to: Collection[Destination] | None, *, exposed: bool) -> str:
         exposed: whether the user wants no network of the cluster's own.
     """
     from tfk8s.backends.local import isolation  # needs Linux, as the next
-    from tfk8s.backends.local.way_out.keeper import planned
+    from tfk8s.backends.local.way_out.supervisor_part import planned
 
     try:
         return planned(allow_to, shared=exposed or isolation.probe().is_shared).text

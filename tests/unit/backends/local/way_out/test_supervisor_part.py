@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from tfk8s.backends.local.way_out import keeper, own_addresses
+from tfk8s.backends.local.way_out import own_addresses, supervisor_part
 from tfk8s.backends.local.way_out.closed_routes import _RTENTRY
 from tfk8s.backends.local.way_out.resolver import with_reachable
 from tfk8s.core.job_file.mappings import Destination
@@ -32,13 +32,13 @@ def test_the_way_of_a_new_cluster(
     installed: list[Way],
     way: Way,
 ) -> None:
-    monkeypatch.setattr(keeper.programs, "installed", lambda: installed)
-    assert keeper.planned(allow_to, shared=shared) is way
+    monkeypatch.setattr(supervisor_part.programs, "installed", lambda: installed)
+    assert supervisor_part.planned(allow_to, shared=shared) is way
     assert way.text
 
 
 def test_a_shared_network_changes_no_variable() -> None:
-    way_out = keeper.WayOut(None, {}, shared=True)
+    way_out = supervisor_part.WayOut(None, {}, shared=True)
     environment = {"HTTPS_PROXY": "http://proxy.example:3128"}
     assert way_out.variables(environment) == environment
 
