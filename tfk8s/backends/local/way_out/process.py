@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from tfk8s import polling
-from tfk8s.backends.local.way_out import own_addresses, programs
+from tfk8s.backends.local.way_out import helper_programs, own_addresses
 from tfk8s.backends.local.way_out.closed_routes import ClosedRoutes
 from tfk8s.backends.local.way_out.upstream import Upstreams
 from tfk8s.core.network.reach import Allowed, refusal
@@ -51,10 +51,10 @@ def serve(connection: socket.socket, ranges: Sequence[Allowed] | None, environme
     way = Way(message["way"])
     upstreams = Upstreams(environment)
     if way.is_program:
-        start = functools.partial(programs.start, pid=message["pid"], probe=probe)
+        start = functools.partial(helper_programs.start, pid=message["pid"], probe=probe)
         if not _is_here(upstreams) and any(
             _keep_program(connection, listener, program, functools.partial(start, program))
-            for program in programs.installed()
+            for program in helper_programs.installed()
         ):
             return
         way = Way.PROXY
@@ -94,7 +94,7 @@ def _is_here(upstreams: Upstreams) -> bool:
 
 
 def _keep_program(
-    connection: socket.socket, listener: socket.socket, way: Way, run: Callable[[], programs.Running]
+    connection: socket.socket, listener: socket.socket, way: Way, run: Callable[[], helper_programs.Running]
 ) -> bool:
     """Run a program until the supervisor ends; return False if the program does not work at all."""
     changes = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
@@ -118,7 +118,9 @@ def _keep_program(
     return True
 
 
-def _watch(connection: socket.socket, changes: socket.socket, routes: ClosedRoutes, running: programs.Running) -> bool:
+def _watch(
+    connection: socket.socket, changes: socket.socket, routes: ClosedRoutes, running: helper_programs.Running
+) -> bool:
     """Keep the routes; return True when the program has ended, and False when the supervisor has."""
     while True:
         ready = polling.ready([connection.fileno(), changes.fileno(), running.ended], None)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tfk8s.backends.local import mounts
 from tfk8s.backends.local.way_out import own_addresses
-from tfk8s.backends.local.way_out.programs import RESOLVER
+from tfk8s.backends.local.way_out.helper_programs import RESOLVER
 from tfk8s.core.network.reach import Range, refusal
 
 _FILE = Path("/etc/resolv.conf")  # resolv.conf(5)

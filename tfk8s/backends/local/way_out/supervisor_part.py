@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from tfk8s import polling
-from tfk8s.backends.local.way_out import process, programs, resolver
+from tfk8s.backends.local.way_out import helper_programs, process, resolver
 from tfk8s.core.addresses import LOOPBACK
 from tfk8s.core.job_file.mappings import Destination
 from tfk8s.core.network import reach
@@ -36,7 +36,7 @@ def planned(allow_to: Collection[Destination] | None, *, shared: bool) -> Way:
         return Way.MACHINE if allow_to is None else Way.UNKEPT
     if allow_to is not None:
         return Way.LIST if allow_to else Way.CLOSED
-    return next(iter(programs.installed()), Way.PROXY)
+    return next(iter(helper_programs.installed()), Way.PROXY)
 
 
 class WayOut:

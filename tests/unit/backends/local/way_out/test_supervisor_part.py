@@ -32,7 +32,7 @@ def test_the_way_of_a_new_cluster(
     installed: list[Way],
     way: Way,
 ) -> None:
-    monkeypatch.setattr(supervisor_part.programs, "installed", lambda: installed)
+    monkeypatch.setattr(supervisor_part.helper_programs, "installed", lambda: installed)
     assert supervisor_part.planned(allow_to, shared=shared) is way
     assert way.text
 

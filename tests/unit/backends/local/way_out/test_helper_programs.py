@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s.backends.local.way_out import programs
+from tfk8s.backends.local.way_out import helper_programs
 from tfk8s.core.network.way_out import Way
 
 
@@ -31,10 +31,12 @@ def test_what_is_installed_is_tried_in_order(monkeypatch: pytest.MonkeyPatch, tm
         install(monkeypatch, tmp_path, way, "true")
     devices = [True]
     access = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: devices[0] if path == programs.DEVICE else access(path, mode))
-    assert programs.installed() == [Way.SLIRP, Way.PASTA]
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: devices[0] if path == helper_programs.DEVICE else access(path, mode)
+    )
+    assert helper_programs.installed() == [Way.SLIRP, Way.PASTA]
     devices[0] = False
-    assert programs.installed() == []
+    assert helper_programs.installed() == []
 
 
 @pytest.mark.programs
@@ -43,7 +45,7 @@ def test_a_program_that_ends_is_refused_at_once(monkeypatch: pytest.MonkeyPatch,
     install(monkeypatch, tmp_path, way, "exit 1")
     ours, silent = socket.socketpair(type=socket.SOCK_DGRAM)
     with Probe(fileno=ours.detach()) as probe, silent, pytest.raises(OSError, match=f"{way} "):
-        programs.start(way, os.getpid(), probe)
+        helper_programs.start(way, os.getpid(), probe)
 
 
 @pytest.mark.programs
@@ -52,6 +54,6 @@ def test_pasta_works_when_a_resolver_answers(monkeypatch: pytest.MonkeyPatch, tm
     ours, theirs = socket.socketpair(type=socket.SOCK_DGRAM)
     with Probe(fileno=ours.detach()) as probe, theirs as resolver:
         resolver.send(b"something else")
-        resolver.send(programs.QUESTION)
-        programs.start(Way.PASTA, os.getpid(), probe).end()
-        assert resolver.recv(100) == programs.QUESTION
+        resolver.send(helper_programs.QUESTION)
+        helper_programs.start(Way.PASTA, os.getpid(), probe).end()
+        assert resolver.recv(100) == helper_programs.QUESTION
