@@ -10,7 +10,7 @@ from job_files import job_file
 
 from tfk8s.backends import devices
 from tfk8s.backends.protocol import Backend
-from tfk8s.cluster.programs import wait_for_programs
+from tfk8s.cluster.program_run import wait_for_programs
 from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.plan import Scaling
 from tfk8s.core.programs import Program

@@ -15,7 +15,7 @@ from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.select import choose
 from tfk8s.cluster.gpus import require_gpus
 from tfk8s.cluster.handle import Cluster
-from tfk8s.cluster.programs import require_programs, require_up
+from tfk8s.cluster.program_run import require_programs, require_up
 from tfk8s.cluster.readiness import TIMEOUT, OnChange
 from tfk8s.cluster.scripts import require_servers
 from tfk8s.core.history import redaction

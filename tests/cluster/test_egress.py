@@ -21,7 +21,7 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.backends.kubernetes.pods.pod_status import condition
 from tfk8s.cluster import network_policy
-from tfk8s.cluster.programs import wait_for_programs
+from tfk8s.cluster.program_run import wait_for_programs
 from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.job_file.mappings import Destination, Network
 from tfk8s.core.programs import Program

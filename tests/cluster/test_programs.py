@@ -17,7 +17,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import commands, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
-from tfk8s.cluster.programs import wait_for_programs
+from tfk8s.cluster.program_run import wait_for_programs
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import LogOptions

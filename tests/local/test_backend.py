@@ -20,7 +20,7 @@ from tfk8s.backends.local import capacity, state
 from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.backends.local.loopback import sockets
 from tfk8s.cluster.gpus import require_gpus
-from tfk8s.cluster.programs import failure
+from tfk8s.cluster.program_run import failure
 from tfk8s.core.addresses import host_and_port
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity

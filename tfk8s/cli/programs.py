@@ -17,7 +17,7 @@ from tfk8s.cli.progress import Progress
 from tfk8s.cli.signals import Once
 from tfk8s.cli.tasks import ShownLines, print_lines
 from tfk8s.cluster.handle import Cluster
-from tfk8s.cluster.programs import failure
+from tfk8s.cluster.program_run import failure
 from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import InvalidInput, Tfk8sError
 

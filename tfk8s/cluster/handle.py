@@ -13,7 +13,7 @@ from tfk8s.backends.devices import TaskDevices
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster import removal, saved_logs, scaling, scripts
 from tfk8s.cluster.connection import ClusterConnection
-from tfk8s.cluster.programs import wait_for_programs
+from tfk8s.cluster.program_run import wait_for_programs
 from tfk8s.cluster.readiness import TIMEOUT, OnChange, wait_until_ready
 from tfk8s.cluster.recorded import HistoryRecorder
 from tfk8s.cluster.retries import run_with_retries

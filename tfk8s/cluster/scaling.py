@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tfk8s.backends.protocol import Backend
-from tfk8s.cluster.programs import require_up
+from tfk8s.cluster.program_run import require_up
 from tfk8s.cluster.readiness import OnChange, wait_until_ready
 from tfk8s.core.plan import Scaling
 from tfk8s.core.task_names import parse_task, require_counts, require_no_variables

@@ -11,8 +11,8 @@ import pytest
 from job_files import job_file
 
 from tfk8s import polling
-from tfk8s.cluster import programs
-from tfk8s.cluster.programs import wait_for_programs
+from tfk8s.cluster import program_run
+from tfk8s.cluster.program_run import wait_for_programs
 from tfk8s.core.programs import Program
 from tfk8s.core.spec import Job
 from tfk8s.core.status import Phase
@@ -99,4 +99,4 @@ def test_a_failure_after_restarts(restarts: int, text: str) -> None:
     backend.updates = [
         change("worker/0", phase=Phase.FAILED, exit_code=200, reason="exited with 200", restarts=restarts)
     ]
-    assert programs.failure(wait_for_programs(backend, "mnist")) == text
+    assert program_run.failure(wait_for_programs(backend, "mnist")) == text
