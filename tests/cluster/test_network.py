@@ -9,7 +9,7 @@ from on_cluster import IMAGE, devices, make_job, make_job_file
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.core.job_file.mappings import Network, Source
-from tfk8s.render import manifests, volumes
+from tfk8s.render import manifests, pod_volumes
 
 ASK = """
 import socket, sys
@@ -86,4 +86,4 @@ def test_a_pod_that_the_job_file_allows_reaches_a_task(up, ask, client, namespac
 
 def test_the_masters_service_leads_to_the_master(ask, namespace, cluster):
     assert ask(namespace, f"{cluster}-master", manifests.selector(cluster)) == "answers"
-    assert volumes.PACKAGE_FOLDER
+    assert pod_volumes.PACKAGE_FOLDER

@@ -14,7 +14,7 @@ from tfk8s.core import job_kinds, naming
 from tfk8s.core.job_kinds import program_jobs
 from tfk8s.core.lifetime import removable_objects
 from tfk8s.core.spec import JobFile
-from tfk8s.render import manifests, other_pods, pods, volumes
+from tfk8s.render import manifests, other_pods, pod_volumes, pods
 from tfk8s.render.pods import Object
 
 COMPONENT = "cluster-lifetime"  # no job's DNS name is this, as it would end in a hash
@@ -128,7 +128,7 @@ def _network_policy(job_file: JobFile) -> Object:
 
 def _job(job_file: JobFile, master: Object) -> Object:
     metadata = other_pods.metadata(master, _labels(job_file))
-    if metadata.get("annotations", {}).pop(volumes.BUCKET_ANNOTATION, None) and not metadata["annotations"]:
+    if metadata.get("annotations", {}).pop(pod_volumes.BUCKET_ANNOTATION, None) and not metadata["annotations"]:
         del metadata["annotations"]
     template = {"metadata": metadata, "spec": _pod(job_file, master["spec"])}
     job = manifests.new_object("Job", "batch/v1", job_name(job_file.name, template), job_file.name, COMPONENT)
@@ -196,7 +196,7 @@ def _container(job_file: JobFile, master: Object) -> Object:
         **{key: master[key] for key in ("image", "imagePullPolicy") if key in master},
         "command": ["python3", "-m", "tfk8s.task.lifetime"],
         "env": [
-            {"name": "PYTHONPATH", "value": volumes.python_path()},
+            {"name": "PYTHONPATH", "value": pod_volumes.python_path()},
             *(variable for variable in master["env"] if variable["name"] in _VARIABLES),
             *({"name": name, "value": str(value)} for name, value in values.items() if value is not None),
         ],

@@ -18,7 +18,7 @@ from tfk8s.core.job_kinds import program_jobs
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.core.storage import claims
 from tfk8s.core.storage.volumes import Volume
-from tfk8s.render import kueue, package_files, pods, program_job, volumes
+from tfk8s.render import kueue, package_files, pod_volumes, pods, program_job
 from tfk8s.render.pods import Object
 
 NAME = "app.kubernetes.io/name"
@@ -94,8 +94,8 @@ def new_object(kind: str, version: str, name: str, cluster: str, component: str 
 
 def _claim(job_file: JobFile, volume: Volume) -> Object:
     claim = new_object("PersistentVolumeClaim", "v1", volume.claim or "", job_file.name)
-    claim["metadata"]["annotations"] = dict(volumes.KEEP)
-    return claim | {"spec": volumes.claim_spec(volume)}
+    claim["metadata"]["annotations"] = dict(pod_volumes.KEEP)
+    return claim | {"spec": pod_volumes.claim_spec(volume)}
 
 
 def _config_map(job_file: JobFile, package: bytes) -> Object:

@@ -17,8 +17,8 @@ from tfk8s.core.environment import data_variables
 from tfk8s.core.job_file.mappings import EnvSource, Security
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job, JobFile
-from tfk8s.render import overlay, placement, program_job, volumes
-from tfk8s.render.volumes import SCRATCH_FOLDER, SCRATCH_SIZE
+from tfk8s.render import overlay, placement, pod_volumes, program_job
+from tfk8s.render.pod_volumes import SCRATCH_FOLDER, SCRATCH_SIZE
 
 Object = dict[str, Any]
 
@@ -52,7 +52,7 @@ def template(job_file: JobFile, job: Job, labels: Mapping[str, str], program_sec
         program_secret: the name of the Secret with the script's folder, if the job runs a script.
     """
     metadata: Object = {"labels": {**job_file.labels, **job.labels, **labels}}
-    if annotations := {**job_file.annotations, **job.annotations, **volumes.pod_annotations(job_file, job)}:
+    if annotations := {**job_file.annotations, **job.annotations, **pod_volumes.pod_annotations(job_file, job)}:
         metadata["annotations"] = annotations
     spec: Object = {
         "automountServiceAccountToken": False,
@@ -60,7 +60,7 @@ def template(job_file: JobFile, job: Job, labels: Mapping[str, str], program_sec
         "terminationGracePeriodSeconds": pod_grace(job_file.grace if job.program else None),
         "securityContext": pod_security(job_file.security),
         "containers": [_container(job_file, job)],
-        "volumes": list(volumes.volumes(job_file, job)),
+        "volumes": list(pod_volumes.volumes(job_file, job)),
     }
     if job.program:
         spec |= {"subdomain": job_file.name, "restartPolicy": "Never"}
@@ -127,7 +127,7 @@ def _container(job_file: JobFile, job: Job) -> Object:
         "ports": [{"name": "grpc", "containerPort": port(job_file, job)}],
         "resources": resources(job, job_file.queue),
         "securityContext": container_security(),
-        "volumeMounts": list(volumes.mounts(job_file, job)),
+        "volumeMounts": list(pod_volumes.mounts(job_file, job)),
     }
     if job.program is None:
         return {**container, "command": [*(_SERVER if job.has_server else _DATA_SERVICE)], **_probes()}
@@ -184,7 +184,7 @@ def resources(job: Job, queue: str | None = None) -> Object:
 def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
     """Yield the defaults and the user's variables by name, and then the variables that identify the task."""
     values: dict[str, str | EnvSource] = {**default_environment(job), **job_file.env, **job.env}
-    values["PYTHONPATH"] = volumes.python_path(values.get("PYTHONPATH"))
+    values["PYTHONPATH"] = pod_volumes.python_path(values.get("PYTHONPATH"))
     for name in sorted(values):
         yield {"name": name, **_value(values[name])}
     yield {"name": "TFK8S_NAME", "value": job_file.name}

@@ -18,8 +18,17 @@ from tfk8s.core import naming
 from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.core.script import ScriptResources
 from tfk8s.core.spec import Job
-from tfk8s.render import kueue, manifests, other_pods, package_files, placement, pods, program_job, script_resources
-from tfk8s.render import volumes as pod_volumes
+from tfk8s.render import (
+    kueue,
+    manifests,
+    other_pods,
+    package_files,
+    placement,
+    pod_volumes,
+    pods,
+    program_job,
+    script_resources,
+)
 from tfk8s.render.pods import Object
 from tfk8s.render.program_job import WORK_FOLDER
 from tfk8s.render.script_resources import Rules

@@ -15,8 +15,8 @@ from tfk8s.core.storage.volumes import MANY_NODES, ONE_NODE, ONE_POD, KeptClaim
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
 from tfk8s.render import manifests
+from tfk8s.render.pod_volumes import BUCKET_DRIVER
 from tfk8s.render.pods import Object
-from tfk8s.render.volumes import BUCKET_DRIVER
 
 KIND = "PersistentVolumeClaim"
 _DRIVER = f"/apis/storage.k8s.io/v1/csidrivers/{BUCKET_DRIVER}"

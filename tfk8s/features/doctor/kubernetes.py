@@ -18,8 +18,8 @@ from tfk8s.errors import Tfk8sError, listed
 from tfk8s.features.doctor import network
 from tfk8s.features.doctor.check import Check, State
 from tfk8s.render import rbac
+from tfk8s.render.pod_volumes import BUCKET_DRIVER
 from tfk8s.render.rbac import Permission
-from tfk8s.render.volumes import BUCKET_DRIVER
 
 _COMMANDS = ("up", "submit", "down")
 _MAX_NAMED = 3

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.features.images import package_data
 from tfk8s.log import log
-from tfk8s.render import volumes
+from tfk8s.render import pod_volumes
 from tfk8s.version import __version__
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Engine:
         """
         with self._translated(image):
             container = self._client.containers.run(
-                image, detach=True, read_only=True, tmpfs={volumes.SCRATCH_FOLDER: ""}, network_mode="none",
+                image, detach=True, read_only=True, tmpfs={pod_volumes.SCRATCH_FOLDER: ""}, network_mode="none",
                 cap_drop=["ALL"], security_opt=["no-new-privileges"],
             )  # fmt: skip
             try:

@@ -17,7 +17,7 @@ from tfk8s.backends.kubernetes.workloads import script_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact
 from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable, there_are
-from tfk8s.render import script_job, volumes
+from tfk8s.render import pod_volumes, script_job
 from tfk8s.render.pods import Object
 from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.pod import tensorboard
@@ -51,7 +51,7 @@ def run(
     environment = {"TFK8S_JOBS": compact.format_jobs(cluster.jobs), "TFK8S_TOKEN": token}
     if requirements:
         files[_REQUIREMENTS] = requirements.read_bytes()
-        environment["TFK8S_REQUIREMENTS"] = f"{volumes.PACKAGE_FOLDER}/{_REQUIREMENTS}"
+        environment["TFK8S_REQUIREMENTS"] = f"{pod_volumes.PACKAGE_FOLDER}/{_REQUIREMENTS}"
     settings = script_job.Run(
         arguments=[folder],
         environment=environment,

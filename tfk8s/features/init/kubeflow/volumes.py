@@ -8,7 +8,7 @@ from tfk8s.core.naming import SHM_FOLDER
 from tfk8s.features.init.kubeflow import container
 from tfk8s.features.init.kubeflow.located_fields import Fields
 from tfk8s.jobfile import types, values
-from tfk8s.render import volumes as pod_volumes
+from tfk8s.render import pod_volumes
 
 # Sources with a key in the job file, and the field of their name.
 _SOURCES = {
