@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfk8s.core.spec import DEFAULT_PORT
-from tfk8s.features.init.kubeflow import container, volumes
+from tfk8s.features.init.kubeflow import container, replica_volumes
 from tfk8s.features.init.kubeflow.located_fields import Fields
 from tfk8s.jobfile import types
 
@@ -53,7 +53,7 @@ def read(template: Fields, replica: Replica, notes: list[str]) -> None:
     for port in own.each("ports"):
         _read_port(port, replica, notes)
     _read_settings(spec, replica, notes)
-    volumes.read(spec, own, job, keys, notes)
+    replica_volumes.read(spec, own, job, keys, notes)
     spec.drop("restartPolicy")  # the replica's own restartPolicy overrides the pod's
     notes += [f'{job}: the container "{one.text("name")}" is left out' for one in containers if one is not own]
     for fields, of in ((metadata, "pods' metadata"), (spec, "pods"), (own, "container")):
