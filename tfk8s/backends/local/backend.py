@@ -17,7 +17,7 @@ from tfk8s import polling
 from tfk8s.backends import devices, downloads, foreground_scripts, interpreter
 from tfk8s.backends.foreground_scripts import ForegroundScripts
 from tfk8s.backends.history import files, writing
-from tfk8s.backends.local import capacity, logs, starting, state, status, supervisor_client
+from tfk8s.backends.local import capacity, cluster_status, logs, starting, state, supervisor_client
 from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.backends.local.supervision import history, requests
@@ -130,7 +130,7 @@ class LocalBackend:
         starting.check_python(record, self._python)
         change = compare("cluster", name, job_file_to_dict(record.job_file), job_file_to_dict(job_file))
         if change is None:
-            return Plan(name=name, restarts=tuple(status.failed_servers(folder)))
+            return Plan(name=name, restarts=tuple(cluster_status.failed_servers(folder)))
         refusal = f"`up` changes only the numbers of tasks of a cluster that runs: tfk8s down --local {name} first"
         return Plan(
             name=name, changes=(change,), refusal="" if record.is_resized(job_file) else refusal,
@@ -154,7 +154,7 @@ class LocalBackend:
 
     def observe(self, name: str) -> ClusterStatus:
         """Return the current status."""
-        return status.status(*_find(name))
+        return cluster_status.status(*_find(name))
 
     def observer(self, name: str) -> AbstractContextManager[Observer]:
         """Poll the supervisor, which knows a moment later why a task was lost."""
@@ -164,7 +164,7 @@ class LocalBackend:
 
     def clusters(self) -> list[ClusterStatus]:
         """Return all clusters of this user on this machine, by name; a damaged one with the reason."""
-        return [found for folder in state.folders() if (found := status.of_folder(folder)) is not None]
+        return [found for folder in state.folders() if (found := cluster_status.of_folder(folder)) is not None]
 
     def events(self, name: str, *, follow: bool) -> Iterator[Event]:
         """Yield the starts and ends of tasks, which the supervisor has recorded."""
@@ -215,10 +215,10 @@ class LocalBackend:
 
     def _why_lost(self, name: str, task: Task) -> str:
         for _ in polling.poll(TIMING.local_reason_timeout):
-            status = self.observe(name)
-            if (found := next((other for other in status.tasks if other.task == task), None)) is None:
+            cluster_status = self.observe(name)
+            if (found := next((other for other in cluster_status.tasks if other.task == task), None)) is None:
                 return "removed by `tfk8s scale`"
-            if reason := status.reason or found.reason_since(time.time() - _MAX_END_AGE):
+            if reason := cluster_status.reason or found.reason_since(time.time() - _MAX_END_AGE):
                 return reason
         return ""
 

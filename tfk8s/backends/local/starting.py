@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 from tfk8s.backends import interpreter
-from tfk8s.backends.local import capacity, state, status, supervisor_client
+from tfk8s.backends.local import capacity, cluster_status, state, supervisor_client
 from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import Record, make_record
 from tfk8s.backends.local.record import resize as resized
@@ -144,7 +144,7 @@ def check_same(record: Record, job_file: JobFile) -> None:
 
 def restart_failed(folder: state.Folder) -> bool:
     """Restart the failed servers; return whether there were any."""
-    failed = status.failed_servers(folder)
+    failed = cluster_status.failed_servers(folder)
     for task in failed:
         supervisor_client.send_request(folder, requests.Restart(task=str(task)))
     return bool(failed)

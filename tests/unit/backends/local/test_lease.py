@@ -13,7 +13,7 @@ from fakes.supervisor import Supervised, good, supervised
 from job_files import job_file
 
 from tfk8s import polling
-from tfk8s.backends.local import starting, state, status
+from tfk8s.backends.local import cluster_status, starting, state
 from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.backends.local.supervision import lease
 from tfk8s.core.spec import Job, JobFile
@@ -49,7 +49,7 @@ def has_ended(supervised: Supervised) -> bool:
 
 
 def test_a_cluster_ends_with_the_run_that_started_it(supervised: Supervised, run: socket.socket) -> None:
-    assert status.status(supervised.folder, supervised.supervisor._record).limits.lease == 0
+    assert cluster_status.status(supervised.folder, supervised.supervisor._record).limits.lease == 0
     run.sendall(b"nothing that a holder says ends the lease")
     assert has_lease(supervised)
     run.close()
@@ -63,8 +63,8 @@ def test_a_cluster_whose_supervisor_does_not_respond_may_have_a_lease(
     def observe(_: object) -> None:
         raise ClusterError("the supervisor does not respond")
 
-    monkeypatch.setattr(status.supervisor_client, "observe", observe)
-    assert status.status(supervised.folder, supervised.supervisor._record).limits.lease == 0
+    monkeypatch.setattr(cluster_status.supervisor_client, "observe", observe)
+    assert cluster_status.status(supervised.folder, supervised.supervisor._record).limits.lease == 0
 
 
 @pytest.mark.parametrize("first_ends_first", [True, False])

@@ -17,7 +17,7 @@ import pytest
 from fakes.supervisor import Supervised, good, make, supervised
 
 from tfk8s import polling
-from tfk8s.backends.local import status, supervisor_client
+from tfk8s.backends.local import cluster_status, supervisor_client
 from tfk8s.backends.local.supervision import requests
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
@@ -150,7 +150,7 @@ def test_a_script_that_can_not_start_does_not_hold_up_the_others(
 
 def test_the_status_is_of_one_moment(supervised: Supervised) -> None:
     read_before = make(5)  # and then another command has scaled the cluster
-    found = status.status(supervised.folder, read_before)
+    found = cluster_status.status(supervised.folder, read_before)
     assert [task.task for task in found.tasks] == [Task("worker", 0), Task("worker", 1)]
 
 
