@@ -14,10 +14,10 @@ from tfk8s.backends import interpreter
 from tfk8s.backends.local.supervision.requests import RunScript
 from tfk8s.backends.local.task_processes import ServerProcess
 from tfk8s.core.status import MAX_COMMAND_LENGTH
-from tfk8s.sessions.forks import ipc, processes, scripts
+from tfk8s.sessions.forks import forked_scripts, ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import ForkClient
-from tfk8s.sessions.forks.scripts import PEER_MAY_BE_GONE, ForkedScripts, RunningScript, signal_number
+from tfk8s.sessions.forks.forked_scripts import PEER_MAY_BE_GONE, ForkedScripts, RunningScript, signal_number
 from tfk8s.sessions.task_events import TaskEvent
 
 RUNNER = "tfk8s.sessions.runner"
@@ -135,7 +135,7 @@ class ScriptRunner(ForkedScripts[LocalScript]):
         request, streams, (read, write) = waiting.request, waiting.streams, events
         fresh = request.fresh or not self._forks.equals_interpreter(request.python, request.environment)
         script = LocalScript(
-            connection=waiting.connection, events=write, command=scripts.shown(request.arguments, MAX_COMMAND_LENGTH),
+            connection=waiting.connection, events=write, command=forked_scripts.shown(request.arguments, MAX_COMMAND_LENGTH),
             progress=Path(request.progress),
         )  # fmt: skip
         arguments = [f"--events={len(streams)}", *request.arguments]

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from tfk8s.core.naming import GRACE
-from tfk8s.sessions.forks import ipc, processes, scripts
+from tfk8s.sessions.forks import forked_scripts, ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import FORK_SERVER, ForkClient
-from tfk8s.sessions.forks.scripts import ForkedScripts, RunningScript
+from tfk8s.sessions.forks.forked_scripts import ForkedScripts, RunningScript
 from tfk8s.sessions.pod import entrypoint
 from tfk8s.sessions.warm import channel, connection_process
 from tfk8s.task.config import derive_cluster, derive_tasks, lists
@@ -153,7 +153,7 @@ class WarmEntrypoint:
             return {"refused": trouble}
         script = RunningScript(
             connection=socket.socket(fileno=os.dup(connection)), name=message["name"],
-            progress=Path(message["progress"]), command=scripts.shown(message["arguments"], _MAX_COMMAND_LENGTH),
+            progress=Path(message["progress"]), command=forked_scripts.shown(message["arguments"], _MAX_COMMAND_LENGTH),
         )  # fmt: skip
         self._scripts.add(script)
         self._scripts.fork(script, SCRIPT_MODULE, message, streams)

@@ -14,7 +14,7 @@ import pytest
 from tfk8s.sessions.forks import processes
 from tfk8s.sessions.forks.escalation import catches_sigterm, forwarded_signals
 from tfk8s.sessions.forks.event_loop import Loop
-from tfk8s.sessions.forks.scripts import ForkedScripts, RunningScript
+from tfk8s.sessions.forks.forked_scripts import ForkedScripts, RunningScript
 
 INT, TERM, KILL = signal.SIGINT, signal.SIGTERM, signal.SIGKILL
 
