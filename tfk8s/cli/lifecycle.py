@@ -12,8 +12,8 @@ from tfk8s.cli import completion, json_output, options
 from tfk8s.cli.diff import show
 from tfk8s.cli.options import TIMEOUT, NoWait
 from tfk8s.cli.output import ask, can_ask, document, note, say
-from tfk8s.cli.progress import Progress
 from tfk8s.cli.signals import leaving
+from tfk8s.cli.start_progress import Progress
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.job_kinds import program_jobs
 from tfk8s.core.plan import Plan, Scaling

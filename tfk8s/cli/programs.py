@@ -13,8 +13,8 @@ from tfk8s.api import find
 from tfk8s.backends.options import BackendOptions
 from tfk8s.cli import json_output, options
 from tfk8s.cli.output import document, note
-from tfk8s.cli.progress import Progress
 from tfk8s.cli.signals import Once
+from tfk8s.cli.start_progress import Progress
 from tfk8s.cli.tasks import ShownLines, print_lines
 from tfk8s.cluster.handle import Cluster
 from tfk8s.cluster.program_run import failure

@@ -12,9 +12,9 @@ from tfk8s.cli import completion, options
 from tfk8s.cli.options import TIMEOUT
 from tfk8s.cli.output import document, note, say
 from tfk8s.cli.programs import follow
-from tfk8s.cli.progress import Progress
 from tfk8s.cli.result_file import Result
 from tfk8s.cli.signals import Once
+from tfk8s.cli.start_progress import Progress
 from tfk8s.cluster.handle import Cluster
 from tfk8s.cluster.scripts import describe_use, make_script, require_order, run_here
 from tfk8s.core.status import ClusterStatus

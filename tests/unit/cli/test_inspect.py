@@ -13,7 +13,7 @@ from fakes.terminal import Terminal
 from job_files import job_file
 from pages import page_output
 
-from tfk8s.cli import output, progress
+from tfk8s.cli import output, start_progress
 from tfk8s.core.lifetime import Limits
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.quantity import Quantity
@@ -221,11 +221,11 @@ def test_terminal_shows_bars(backend: FakeBackend, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("NO_COLOR", "1")
     half = change("worker/0", progress=StepProgress(step=5, total=10, rate=2.0, metrics={"loss": "0.5"}))
     (status,) = backend.clusters()
-    line = progress.task_table(half(status).tasks, screen).splitlines()[2]
+    line = start_progress.task_table(half(status).tasks, screen).splitlines()[2]
     assert "[#####-----] 5/10 (50%), 2 steps/s, 2s left, loss=0.5" in line
-    shown = progress.cell(half(status).progress, screen, short=True)
+    shown = start_progress.cell(half(status).progress, screen, short=True)
     assert shown == "[#####-----] 5/10 (50%), 2 steps/s, 2s left"
-    assert (progress.cell(None, screen), progress.cell(StepProgress(step=7), screen)) == ("", "7")
+    assert (start_progress.cell(None, screen), start_progress.cell(StepProgress(step=7), screen)) == ("", "7")
 
 
 def test_logs_of_a_script(run: Run, backend: FakeBackend) -> None:
@@ -499,7 +499,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def test_a_panel_has_colours(terminal: Terminal) -> None:
-    assert progress.panel_text(cluster(Phase.READY, Phase.FAILED), 24, terminal) == (
+    assert start_progress.panel_text(cluster(Phase.READY, Phase.FAILED), 24, terminal) == (
         "big: 1 of 2 tasks ready\n"
         "TASK      PHASE   ADDRESS         WHERE  RESTARTS  AGE  REASON\n"
         "worker/0  \x1b[32mReady \x1b[0m  localhost:2222  -      0         5s\n"
@@ -512,7 +512,7 @@ def test_on_a_terminal_that_can_move_no_cursor_each_change_is_a_line(
 ) -> None:
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with progress.Progress() as shown:
+    with start_progress.Progress() as shown:
         shown.update(cluster(Phase.PENDING))
         shown.update(cluster(Phase.READY))
     assert capsys.readouterr().err == "worker/0  Pending\nworker/0  Ready\n"
@@ -521,7 +521,7 @@ def test_on_a_terminal_that_can_move_no_cursor_each_change_is_a_line(
 def test_a_panel_of_many_tasks_leaves_out_those_that_are_ready(terminal: Terminal) -> None:
     terminal.isatty = lambda: False  # type: ignore[method-assign]
     status = cluster(*[Phase.READY] * 50, *[Phase.PENDING] * 5)
-    assert progress.panel_text(status, 8, terminal) == (
+    assert start_progress.panel_text(status, 8, terminal) == (
         "big: 50 of 55 tasks ready\n"
         "TASK       PHASE    ADDRESS         WHERE  RESTARTS  AGE  REASON\n"
         "worker/50  Pending  localhost:2272  -      0         5s\n"
@@ -530,12 +530,12 @@ def test_a_panel_of_many_tasks_leaves_out_those_that_are_ready(terminal: Termina
         "worker/53  Pending  localhost:2275  -      0         5s\n"
         "and 1 more"
     )
-    assert progress.panel_text(cluster(*[Phase.READY] * 50), 8, terminal) == "big: 50 of 50 tasks ready"
+    assert start_progress.panel_text(cluster(*[Phase.READY] * 50), 8, terminal) == "big: 50 of 50 tasks ready"
 
 
 def test_panel_changes_in_place_and_disappears(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    panel = progress.Panel(terminal, transient=True)
+    panel = start_progress.Panel(terminal, transient=True)
     panel.update(cluster(Phase.STARTING))
     panel.update(cluster(Phase.READY))
     panel.close()
