@@ -18,17 +18,8 @@ from tfk8s.core import naming
 from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.core.script import ScriptResources
 from tfk8s.core.spec import Job
-from tfk8s.render import (
-    kueue,
-    manifests,
-    other_pods,
-    package_files,
-    placement,
-    pod_volumes,
-    pods,
-    program_job,
-    script_resources,
-)
+from tfk8s.render import kueue, manifests, other_pods, package_files, pod_volumes, pods, program_job, script_resources
+from tfk8s.render.placement import GKE_GPU_LABELS
 from tfk8s.render.pods import Object
 from tfk8s.render.program_job import WORK_FOLDER
 from tfk8s.render.script_resources import Rules
@@ -147,7 +138,7 @@ def gpus_like(count: int, sets: Iterable[Object]) -> Gpus | None:
         resources = [name for name in spec["containers"][0]["resources"].get("limits", ()) if name in tolerated]
         if resources:
             selector = spec.get("nodeSelector", {})
-            labels = {label: selector[label] for label in placement.GKE_GPU_LABELS if label in selector}
+            labels = {label: selector[label] for label in GKE_GPU_LABELS if label in selector}
             return Gpus(count, resources[0], labels)
     return Gpus(count, Job(name="any").gpu_resource)
 

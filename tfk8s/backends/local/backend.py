@@ -215,10 +215,10 @@ class LocalBackend:
 
     def _why_lost(self, name: str, task: Task) -> str:
         for _ in polling.poll(TIMING.local_reason_timeout):
-            cluster_status = self.observe(name)
-            if (found := next((other for other in cluster_status.tasks if other.task == task), None)) is None:
+            status = self.observe(name)
+            if (found := next((other for other in status.tasks if other.task == task), None)) is None:
                 return "removed by `tfk8s scale`"
-            if reason := cluster_status.reason or found.reason_since(time.time() - _MAX_END_AGE):
+            if reason := status.reason or found.reason_since(time.time() - _MAX_END_AGE):
                 return reason
         return ""
 

@@ -135,8 +135,8 @@ class ScriptRunner(ForkedScripts[LocalScript]):
         request, streams, (read, write) = waiting.request, waiting.streams, events
         fresh = request.fresh or not self._forks.equals_interpreter(request.python, request.environment)
         script = LocalScript(
-            connection=waiting.connection, events=write, command=forked_scripts.shown(request.arguments, MAX_COMMAND_LENGTH),
-            progress=Path(request.progress),
+            connection=waiting.connection, events=write, progress=Path(request.progress),
+            command=forked_scripts.shown(request.arguments, MAX_COMMAND_LENGTH),
         )  # fmt: skip
         arguments = [f"--events={len(streams)}", *request.arguments]
         self.add(script)
