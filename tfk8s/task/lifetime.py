@@ -31,8 +31,8 @@ from tfk8s.core.lifetime import (
 )
 from tfk8s.task import activity
 from tfk8s.task.budgets import Budgets
-from tfk8s.task.lease import Lease
 from tfk8s.task.object_server import ApiFailure, ObjectServer, TokenRefused
+from tfk8s.task.watched_lease import Lease
 
 Result = TypeVar("Result")
 
