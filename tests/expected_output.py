@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pages import PAGES, page_commands
+from documented_commands import PAGES, page_commands
 
 _SHOWN = {
     command.text.rpartition(" examples/")[2]: f"{command.output}\n"

@@ -53,6 +53,13 @@ def test_folders_and_modules_are_small() -> None:
         assert len(module.read_text().splitlines()) <= 300, module
 
 
+def test_no_file_name_is_there_three_times() -> None:
+    names = Counter(module.stem for module in MODULES)
+    often = {"__init__", "command", "here", "pod"}  # the rooms of features
+    often.add("lifetime")  # the limits of a cluster: the core's, each place's, the rendered ones, and their Job's
+    assert {name for name, count in names.items() if count > 2} <= often
+
+
 def test_docstrings_name_a_thing_or_an_action() -> None:
     assert [text for module in MODULES for text in CLAUSE.findall(module.read_text())] == []
 

@@ -3,8 +3,8 @@
 import json
 import re
 
-from pages import PAGES as PATHS
-from pages import ROOT
+from documented_commands import PAGES as PATHS
+from documented_commands import ROOT
 
 import tfk8s
 from tfk8s.cli.app import program

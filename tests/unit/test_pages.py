@@ -1,6 +1,7 @@
 """Runs every command of the documentation and of the help on the fake backend, in the order of each page.
 
-Real clusters run some pages again (`pages.REAL`, tests/local/training/test_pages.py), and compare their output.
+Real clusters run some pages again (`documented_commands.REAL`, tests/local/training/test_pages.py), and compare their
+output.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from documented_commands import PAGES, REAL, ROOT, PageCommand, help_commands, page_commands
 from fakes.command_line import Run
-from pages import PAGES, REAL, ROOT, PageCommand, help_commands, page_commands
 from tfjobs import TFJOB
 
 from tfk8s.jobfile.loader import loads

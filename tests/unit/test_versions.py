@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 
 import pytest
-from pages import ROOT
+from documented_commands import ROOT
 from versions import features, page, results
 from versions.results import Result
 

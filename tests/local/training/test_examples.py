@@ -14,8 +14,8 @@ from pathlib import Path
 import between_graph
 import pytest
 from clusters import REPOSITORY, running, start_tfk8s, tfk8s
+from documented_commands import REAL, ROOT, page_commands, page_output
 from expected_output import REMOTE_GPU_WITHOUT_ONE, costs
-from pages import REAL, ROOT, page_commands, page_output
 
 EXAMPLES = REPOSITORY / "examples"
 TUTORIAL = EXAMPLES / "tutorial"

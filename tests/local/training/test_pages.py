@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 from clusters import REPOSITORY, running, tfk8s
-from pages import REAL, ROOT, page_commands
+from documented_commands import REAL, ROOT, page_commands
 
 # These pages take a cluster that runs already, for speed. The others start theirs.
 _TUTORIAL = [page for page in REAL if re.search("tutorial|modern", page)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from clusters import REPOSITORY, is_ready, pids, running, start_tfk8s, tfk8s, wait_for
-from pages import page_output
+from documented_commands import page_output
 
 from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.spec import Task

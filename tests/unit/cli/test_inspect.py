@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from documented_commands import page_output
 from fakes.command_line import Run
 from fakes.terminal import Terminal
 from job_files import job_file
-from pages import page_output
 
 from tfk8s.cli import output, start_progress
 from tfk8s.core.lifetime import Limits

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator, Sequence
 
 import pytest
+from documented_commands import page_output
 from fakes.command_line import Run
 from job_files import job_file
-from pages import page_output
 
 from tfk8s.backends.stacks import ProcessStacks, PythonThread, StackFrame, Stacks, TensorFlowCall
 from tfk8s.core.status import Phase, ScriptPhase, ScriptStatus
