@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
+import tempfile
 
 import pytest
 
@@ -11,6 +13,9 @@ pytest.register_assert_rewrite("fakes", "backend_contract")
 
 # A shell's background job ignores SIGINT, and so would all programs that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_STATE = tempfile.TemporaryDirectory(prefix="tfk8s-state-")
+os.environ["XDG_STATE_HOME"] = _STATE.name  # else the user's history would have the tests' clusters
 
 gc.disable()  # while tests are imported: their objects stay, and each collection would look through all of them
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,12 +18,10 @@ for name, examples in (("quick", 4), ("thorough", 30)):
     settings.register_profile(name, max_examples=examples, deadline=None, derandomize=True, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
-_STATE = tempfile.TemporaryDirectory(prefix="tfk8s-state-")  # the history of what tests run
 _HERE = ("127.", "::1", "::ffff:127.", "localhost", "/", "\0")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    os.environ["XDG_STATE_HOME"] = _STATE.name  # tests leave no history to the user
     config.addinivalue_line("markers", "programs: starts programs, which unit tests otherwise must not")
 
 

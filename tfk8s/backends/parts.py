@@ -188,13 +188,22 @@ class Shared(Protocol):
 class History(Protocol):
     """Finds the entries of clusters in the record."""
 
-    def find(self, name: str, *, joins: bool = False) -> EntryFiles | None:
-        """Return the entry of a cluster that has not ended; None if there is none.
+    def find(self, name: str) -> EntryFiles | None:
+        """Return the entry of a cluster that has not ended; None if there is none."""
+        ...
+
+    def join(self, name: str, job_file: JobFile | None = None, *, is_new: bool = False) -> EntryFiles | None:
+        """Return the entry of a cluster that exists; it may begin now.
 
         Args:
             name: the cluster's.
-            joins: the cluster exists, and may get an entry that begins now.
+            job_file: the cluster's, if the caller knows it.
+            is_new: whether the caller has just made the cluster.
         """
+        ...
+
+    def seen(self, name: str) -> None:
+        """Add the tasks as they are now, unless somebody else sees them."""
         ...
 
 

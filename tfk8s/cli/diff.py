@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
 
 from tfk8s import api
 from tfk8s.backends.options import BackendOptions
@@ -13,7 +17,7 @@ from tfk8s.cli.output import document, note, paint, say
 from tfk8s.core.plan import Plan
 from tfk8s.core.resources import NOTHING
 from tfk8s.core.task_names import format_tasks
-from tfk8s.errors import ClusterError
+from tfk8s.errors import ClusterError, InvalidInput
 
 _ERROR_EXIT_CODE = 2
 
@@ -22,6 +26,10 @@ _SIGNS = {"create": ("+", "32"), "change": ("~", "33"), "remove": ("-", "31")}
 
 def diff(
     file: options.FileOrDefault = None,
+    other: Annotated[
+        str | None,
+        typer.Argument(metavar="ENTRY", help="With an entry of the history as FILE: another one.", show_default=False),
+    ] = None,
     settings: options.Settings = None,
     variables: options.Variables = None,
     output: options.Output = None,
@@ -38,10 +46,15 @@ def diff(
         tfk8s diff
         tfk8s diff --set worker.tasks=8 --env EPOCHS=3
         tfk8s diff --local cluster.yaml -o json
+        tfk8s diff mnist@2 mnist@3
 
     JSON: name, restarts, refusal, requests (before and after, each with cpu, memory, gpus), and changes, each with
-    kind, name, action, and fields, each with path, before, after.
+    kind, name, action, and fields, each with path, before, after. Of entries: before, after, and fields.
     """
+    if file is not None and (entry := api.past(file)):
+        return _diff_entries(entry, other, output)
+    if other is not None:
+        raise InvalidInput(f'"{file}" is no entry of the history', help="for example: tfk8s diff mnist@2 mnist@3")
     file = options.file_or_default(file)
     spec = options.load_job_file(file, settings, variables)
     try:
@@ -57,6 +70,25 @@ def diff(
     else:
         note(f'cluster "{plan.name}" matches {file}')
     return int(bool(plan))
+
+
+def _diff_entries(entry: Any, other: str | None, output: str | None) -> int:
+    """Show how two entries of the history differ; values of environment variables are not known."""
+    after = api.past(other) if other else None
+    if after is None:
+        raise InvalidInput(
+            f"{entry.files.id} can be compared with another entry only", help="for example: tfk8s diff mnist@2 mnist@3"
+        )
+    fields = entry.fields_to(after)
+    if output is not None:
+        document({
+            "before": entry.files.id, "after": after.files.id, "fields": [dataclasses.asdict(field) for field in fields]
+        })  # fmt: skip
+    for field in fields if output is None else ():
+        say(str(field))
+    if not fields:
+        note(f"{entry.files.id} and {after.files.id} do not differ")
+    return int(bool(fields))
 
 
 def show(plan: Plan) -> None:

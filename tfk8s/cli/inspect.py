@@ -73,14 +73,14 @@ def status(
 
 
 def _show_past(entry: Any, output: str | None, *, watch: bool) -> None:
-    _require_no_watch(entry, watch)
+    _require_no_watch(watch)
     found, show = entry.read(), feature("history").show()
     document(show.whole_document(found)) if output is not None else say(show.text(found))
 
 
-def _require_no_watch(entry: Any, watch: bool) -> None:
+def _require_no_watch(watch: bool) -> None:
     if watch:
-        raise InvalidInput(f"{entry.files.id} has ended: nothing changes any more", help="leave out --watch")
+        raise InvalidInput("an entry of the history can't be watched", help="leave out --watch, or name a cluster")
 
 
 def _watched(cluster: Cluster) -> Iterator[ClusterStatus]:
@@ -259,7 +259,7 @@ def events(
     JSON: a list of events, each with id, time, about, warning, reason, message, count; one a line with --watch.
     """
     if entry := past(name):
-        _require_no_watch(entry, watch)
+        _require_no_watch(watch)
         happened = iter(entry.events())
     else:
         happened = options.find_cluster(name, local, context, namespace).events(follow=watch)

@@ -84,7 +84,7 @@ class Cluster:
             self.created = False
             raise
         self.created = self.created and self.changed  # another process may have been quicker
-        self.recorder.applied()
+        self.recorder.applied(job_file, is_new=self.created)
 
     def wait(
         self, timeout: float = TIMEOUT, on_change: OnChange | None = None, *, without: Iterable[str] = ()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # commands that only read do without
     from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.protocol import Backend
 from tfk8s.core.script import Script
+from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput, Tfk8sError
 
 _INTERRUPTED = 130
@@ -71,10 +72,15 @@ class HistoryRecorder:
         words, folder = script.runner_arguments(), script.path.absolute().parent
         return self.command("submit", words, folder=folder, hidden=list(script.environment.values()))
 
-    def applied(self) -> None:
-        """Note that the cluster exists now."""
+    def applied(self, job_file: JobFile, *, is_new: bool) -> None:
+        """Note that the cluster exists now, and whether this process has made it."""
+        if self._backend.history is not None:
+            from tfk8s.backends.history import files
+
+            with files.unless_unwritable():
+                self._backend.history.join(self._name, job_file, is_new=is_new)
         if self._current is not None:
-            self._current.begin(joins=True)
+            self._current.begin()
 
     def keep_timeline(self, page: Path) -> None:
         """Keep the page of a script's steps, if there is one."""
@@ -99,15 +105,12 @@ class _Command:
         self._commit = git.Commit(folder)
 
     def begin(self, *, joins: bool = False) -> None:
-        """Add the begin to the cluster's entry.
-
-        Args:
-            joins: the cluster exists, so that an entry may begin for one that another user or machine has started.
-        """
+        """Add the begin to the cluster's entry; `joins`: the cluster exists, although it may have no entry."""
         from tfk8s.backends.history import files, writing
 
         with files.unless_unwritable():
-            self._entry = self._entry or self._history.find(self._name, joins=joins)
+            find = self._history.join if joins else self._history.find
+            self._entry = self._entry or find(self._name)
             if self._entry is not None and not self._token:
                 self._token = writing.begin_command(
                     self._entry, self._verb, self._words, self._folder, moment=self._moment
@@ -118,8 +121,10 @@ class _Command:
         from tfk8s.backends.history import files, writing
 
         source = self._commit.read()
-        if not self._token and exists:
+        if not self._token and exists and self._verb != "down":  # else an entry would begin for what is gone
             self.begin(joins=True)
+        if exists and self._verb in ("submit", "scale"):  # `down` looks by itself
+            self._history.seen(self._name)
         with files.unless_unwritable():
             if self._entry is not None and self._token:
                 writing.end_command(self._entry, self._token, end.exit_code, end.reason, hidden, source)

@@ -125,3 +125,13 @@ def test_a_damaged_row_is_none(damage: dict[str, Any]) -> None:
 def test_without_a_start_there_is_no_entry() -> None:
     with pytest.raises(ValueError, match="nothing tells its start"):
         entry.fold([{"kind": "end", "time": 1.0}], "mnist", 1)
+
+
+@pytest.mark.parametrize(
+    ("verbs", "reason"),
+    [(["run"], "was removed at the end of its `run`"), (["run", "down"], entry.REMOVED), (["up"], entry.REMOVED)],
+)
+def test_the_end_of_a_run_is_its_reason(verbs: list[str], reason: str) -> None:
+    facts = [{"kind": "verb", "time": 101.0, "verb": verb, "token": verb} for verb in verbs]
+    end = {"kind": "end", "time": 102.0, "reason": entry.REMOVED}
+    assert entry.fold([START, *facts, end], "mnist", 1).row.reason == reason

@@ -10,6 +10,7 @@ from fakes.command_line import NOW, Run
 
 from tfk8s.backends.history import files, index, writing
 from tfk8s.backends.history.files import EntryFiles
+from tfk8s.core.resources import named
 from tfk8s.jobfile.loader import loads
 
 pytest_plugins = ("fakes.command_line",)
@@ -26,7 +27,7 @@ def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EntryFiles:
     token = writing.begin_command(made, "submit", ["train.py", "--token", "abc"], Path("/home/ada"), moment=STARTED)
     writing.end_command(made, token, 3, "worker/1 is gone\nand more", [], ("c0ffee0123456789-dirty", "https://a@h/x"))
     task = {"task": "worker/0", "phase": "Ready", "restarts": 1, "exit_code": None, "reason": "", "progress": ""}
-    writing.add_tasks(made, [task], "3/4 (75%), loss=0.5", None, "")
+    writing.add_tasks(made, [task], "3/4 (75%), loss=0.5", None, "", named(job_file))
     writing.end(made, "was removed by `tfk8s down`", moment=STARTED + 72)
     made.write_log("worker-0", ["2026-11-22T10:17:03.120395Z 0 one", "2026-11-22T10:17:04.120395Z 1 two"])
     made.write_log("worker-1", ["2026-11-22T10:17:03.120395Z 0 three"])
@@ -86,9 +87,9 @@ def test_events_of_an_entry(run: Run) -> None:
         (["status", "mnist@7"], "error: the history has no entry mnist@7; the last one is mnist@1\n"),
         (["logs", "other@1"], "error: the history has no entry other@1\n"),
         (["logs", "mnist@1", "ps/0"], 'error: there is no task "ps/0"; '),
-        (["logs", "-f", "mnist@1"], "error: mnist@1 has ended: its logs can't be followed\n"),
-        (["status", "-w", "mnist@1"], "error: mnist@1 has ended: nothing changes any more\n"),
-        (["events", "-w", "mnist@1"], "error: mnist@1 has ended: nothing changes any more\n"),
+        (["logs", "-f", "mnist@1"], "error: logs of the history can't be followed\n"),
+        (["status", "-w", "mnist@1"], "error: an entry of the history can't be watched\n"),
+        (["events", "-w", "mnist@1"], "error: an entry of the history can't be watched\n"),
         (["history", "--last", "0"], "error: "),
     ],
 )
@@ -114,3 +115,27 @@ def test_ten_thousand_entries_are_listed_from_the_index_alone(run: Run, entry: E
     (files.root() / "index.jsonl").write_bytes(b"\n".join([line, *lines]) + b"\n")
     assert len(index.rows()) == 10_001
     assert len(run("history")[1].splitlines()) == 1 + 30
+
+
+def test_diff_of_two_entries(run: Run, entry: EntryFiles) -> None:
+    job_file = loads("apiVersion: tfk8s.dev/v1\nname: mnist\njobs: {worker: {tasks: 3, cpu: 1}}\n", "job.yaml")
+    writing.end(writing.begin("mnist", writing.HERE, job_file, STARTED), "done", moment=STARTED + 60)
+    code, out, _ = run("diff", "mnist@1", "mnist@2")
+    assert code == 1
+    assert "jobs.worker.tasks: 2 → 3\n" in out
+    assert "command: submit train.py --token '…' → none\n" in out
+    assert "lasted: 1m12s → 1m\n" in out
+    fields = json.loads(run("diff", "mnist@1", "mnist@2", "-o", "json")[1])["fields"]
+    assert {"path": "exit_code", "before": 3, "after": None} in fields
+    assert run("diff", "mnist@2", "mnist@2") == (0, "", "mnist@2 and mnist@2 do not differ\n")
+    assert run("diff", "mnist@1")[2].startswith("error: mnist@1 can be compared with another entry only\n")
+    assert run("diff", "cluster.yaml", "mnist@1")[2].startswith('error: "cluster.yaml" is no entry of the history\n')
+
+
+def test_prune_removes_by_age_and_number(run: Run, entry: EntryFiles) -> None:
+    writing.begin("mnist", writing.HERE, None, STARTED + 9)
+    assert run("history", "--prune", "--older", "1") == (0, "removed 0 entries of the history\n", "")
+    assert run("history", "--prune", "--keep", "1")[1] == "removed 1 entry of the history\n"
+    assert not (entry.path / "facts.jsonl").exists()
+    assert run("history", "--keep", "1")[2].startswith("error: --older and --keep need --prune\n")
+    assert run("history", "mnist", "--prune")[2].startswith("error: --prune concerns the entries of all names\n")

@@ -12,7 +12,7 @@ A kill may tear the last line of a file: readers leave it out, and the next writ
 from __future__ import annotations
 
 import contextlib
-import json
+import functools
 import os
 import shutil
 import time
@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tfk8s.backends.history.lines import NO_LINK, append, read, tail, to_line
 from tfk8s.backends.own_folder import require_own, unchecked_root
 from tfk8s.core import naming
 from tfk8s.core.history import entry
-from tfk8s.core.history.entry import Entry, Fact
+from tfk8s.core.history.entry import Entry, Fact, Row
 from tfk8s.errors import InvalidInput, Tfk8sError
 from tfk8s.log import log
 
@@ -33,7 +34,6 @@ MAX_FACTS = 4 << 20  # bytes of an entry's facts; the end is written even so
 MAX_LOG = 1 << 20  # bytes of a log that are kept, the last ones
 LOG_LINES = 10_000
 _MAX_EVENTS = 1 << 20
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
 
 
 def root() -> Path:
@@ -60,22 +60,13 @@ def unless_unwritable() -> Iterator[None]:
     try:
         yield
     except (OSError, Tfk8sError, ValueError) as error:
-        log.warning("the history is not complete: %s", getattr(error, "strerror", None) or error)
+        _warn(str(getattr(error, "strerror", None) or error))
 
 
-def append(path: Path, line: bytes) -> None:
-    """Append a line to a file, whose last line may be torn."""
-    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | _NO_LINK, 0o600), "r+b", buffering=0) as file:
-        end = file.seek(0, os.SEEK_END)
-        if end:
-            file.seek(end - 1)
-        is_torn = bool(end) and file.read(1) != b"\n"
-        file.write(b"\n" * is_torn + line + b"\n")
-
-
-def to_line(plain: object) -> bytes:
-    """Return an object as JSON on one line. Half characters, which names of files may have, become question marks."""
-    return json.dumps(plain, ensure_ascii=False).encode(errors="replace")
+@functools.cache
+def _warn(reason: str) -> None:
+    """Warn of a reason, once: a command writes to the record several times."""
+    log.warning("the history is not complete: %s", reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +187,7 @@ class EntryFiles:
 
     def log(self, name: str) -> Iterator[tuple[str, int, str]]:
         """Yield the time, the number of the run, and the text of each line of a log."""
-        for line in _read(self.logs()[name], MAX_LOG):
+        for line in read(self.logs()[name], MAX_LOG):
             moment, _, rest = line.partition(" ")
             run, _, text = rest.partition(" ")
             yield moment, int(run) if run.isdecimal() and len(run) < 10 else 0, text
@@ -204,15 +195,15 @@ class EntryFiles:
     def events(self) -> list[dict[str, Any]]:
         """Return the events as they were written."""
         packed = self.path / "events.gz"
-        lines = _read(packed if packed.exists() else self.live / "events.log", _MAX_EVENTS)
+        lines = read(packed if packed.exists() else self.live / "events.log", _MAX_EVENTS)
         return [event for line in lines if (event := entry.parse(line.encode(errors="replace")))]
 
     def pack(self) -> None:
         """Compress what the supervisor has written. A kill in between loses nothing: what was read is removed last."""
         for path in (self.live / "logs").glob("*.log"):
-            self._compress(Path("logs", f"{path.stem}.gz"), _tail(path, MAX_LOG))
+            self._compress(Path("logs", f"{path.stem}.gz"), tail(path, MAX_LOG))
         if (events := self.live / "events.log").exists():
-            self._compress(Path("events.gz"), _tail(events, _MAX_EVENTS))
+            self._compress(Path("events.gz"), tail(events, _MAX_EVENTS))
         shutil.rmtree(self.live, ignore_errors=True)
 
     def _compress(self, name: Path, content: bytes) -> None:
@@ -221,7 +212,7 @@ class EntryFiles:
         path = self.path / name
         path.parent.mkdir(mode=0o700, exist_ok=True)
         unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
-        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINK, 0o600), "wb") as file:
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NO_LINK, 0o600), "wb") as file:
             file.write(gzip.compress(content, 6))
         unfinished.replace(path)
 
@@ -240,6 +231,11 @@ def find(name: str, number: int) -> EntryFiles:
     raise InvalidInput(f"the history has no entry {name}@{number}{some}", help="tfk8s history lists the entries")
 
 
+def of_row(row: Row) -> EntryFiles:
+    """Return the entry of a row."""
+    return EntryFiles(root() / row.name / str(row.number))
+
+
 def of_name(name: str) -> list[EntryFiles]:
     """Return the entries of a name, the oldest first; none for what is no name."""
     if not naming.is_dns_label(name):
@@ -253,9 +249,14 @@ def advice(name: str, location: str) -> str:
     """Return the end of a help for a cluster that is not there: its last entry; "" without one."""
     with contextlib.suppress(OSError, Tfk8sError):
         for files in reversed(of_name(name)):
-            if any(fact.get("kind") == "start" and fact.get("location") == location for fact in files.facts()):
+            if location_of(files) == location:
                 return f"; tfk8s status {files.id} shows how the last one ended"
     return ""
+
+
+def location_of(files: EntryFiles) -> object:
+    """Return where the cluster of an entry is; None if its start is damaged."""
+    return next((fact.get("location") for fact in files.facts() if fact.get("kind") == "start"), None)
 
 
 def make(name: str) -> EntryFiles:
@@ -273,27 +274,3 @@ def make(name: str) -> EntryFiles:
 def _in_order(name: str) -> tuple[str, int]:
     job, _, index = name.rpartition("-")
     return (job, int(index)) if index.isdecimal() and len(index) < 10 else (name, 0)
-
-
-def _tail(path: Path, size: int) -> bytes:
-    """Return the last whole lines of a file."""
-    with path.open("rb") as file:
-        start = max(0, file.seek(0, os.SEEK_END) - size)
-        file.seek(start)
-        content = file.read(size)
-    return content.partition(b"\n")[2] if start else content
-
-
-def _read(path: Path, limit: int) -> Iterator[str]:
-    """Yield the lines of a file, of at most `limit` bytes; none of a file that is missing or damaged."""
-    import gzip
-
-    try:
-        if path.suffix == ".gz":
-            with gzip.open(path, "rb") as file:
-                content = file.read(limit)
-        else:
-            content = _tail(path, limit)
-    except (OSError, EOFError, ValueError):
-        return
-    yield from content.decode(errors="replace").splitlines()

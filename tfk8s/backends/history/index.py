@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
+import re
 import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tfk8s.backends.history import files
+from tfk8s.backends.history import files, lines
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.core.history.entry import OPEN, Row, parse_row
 
@@ -19,6 +21,9 @@ MAX_ENTRIES = 10_000
 MAX_AGE = 180 * 86400.0  # seconds
 MAX_SIZE = 2 << 30  # bytes of all entries
 _NAME = "index.jsonl"
+_ROW = re.compile(
+    rb'^{"name": "([a-z0-9-]+)", "number": (\d{1,10}), "started": (\d{1,12}(?:\.\d+)?), .*}$', re.MULTILINE
+)
 _MAX_INDEX = 64 << 20  # bytes
 _PRUNE_INTERVAL = 86400.0
 
@@ -26,7 +31,7 @@ _PRUNE_INTERVAL = 86400.0
 def add(row: Row) -> None:
     """Append a row."""
     with _locked() as path:
-        files.append(path, files.to_line(dataclasses.asdict(row)))
+        lines.append(path, lines.to_line(dataclasses.asdict(row)))
 
 
 def refresh(entry: EntryFiles) -> Row:
@@ -36,15 +41,23 @@ def refresh(entry: EntryFiles) -> Row:
     return row
 
 
-def rows() -> list[Row]:
-    """Return the row of each entry, the newest first. Damaged lines are left out."""
+def rows(name: str | None = None, last: int | None = None) -> list[Row]:
+    """Return the row of each entry, the newest first. Damaged lines are left out.
+
+    Args:
+        name: only those of this name.
+        last: at most so many; only these rows are parsed, of ten thousand.
+    """
     try:
         with (files.root() / _NAME).open("rb") as file:
-            lines = file.read(_MAX_INDEX).split(b"\n")
+            content = file.read(_MAX_INDEX)
     except FileNotFoundError:
         return []
-    found = {(row.name, row.number): row for line in lines if line and (row := parse_row(line))}
-    return sorted(found.values(), key=lambda row: row.started, reverse=True)
+    found = {match.group(1, 2): match for match in _ROW.finditer(content)}
+    chosen = [match for match in found.values() if name is None or match[1] == name.encode()]
+    chosen.sort(key=lambda match: float(match[3]), reverse=True)
+    parsed = filter(None, (parse_row(match[0]) for match in chosen))
+    return list(itertools.islice(parsed, last))
 
 
 def prune(*, older: float = MAX_AGE, most: int = MAX_ENTRIES, size: int = MAX_SIZE) -> list[Row]:
@@ -59,12 +72,12 @@ def prune(*, older: float = MAX_AGE, most: int = MAX_ENTRIES, size: int = MAX_SI
         listed = rows()
         kept, removed = divide(listed, time.time() - older, most, size)
         for row in removed:
-            shutil.rmtree(_folder(row), ignore_errors=True)
+            shutil.rmtree(files.of_row(row).path, ignore_errors=True)
             if all(row.number >= other.number for other in listed if other.name == row.name):
-                _folder(row).mkdir(mode=0o700, exist_ok=True)  # so that no later entry gets its number
+                files.of_row(row).path.mkdir(mode=0o700, exist_ok=True)  # so that no later entry gets its number
         unfinished = path.with_suffix(".new")
         with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.writelines(files.to_line(dataclasses.asdict(row)) + b"\n" for row in reversed(kept))
+            file.writelines(lines.to_line(dataclasses.asdict(row)) + b"\n" for row in reversed(kept))
         unfinished.replace(path)
     return removed
 
@@ -96,10 +109,6 @@ def divide(listed: Sequence[Row], oldest: float, most: int, size: int) -> tuple[
         fits = row.state == OPEN or (is_young and len(kept) < most and size >= 0)
         (kept if fits else removed).append(row)
     return kept, removed
-
-
-def _folder(row: Row) -> Path:
-    return files.root() / row.name / str(row.number)
 
 
 @contextlib.contextmanager

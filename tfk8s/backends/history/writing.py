@@ -43,6 +43,21 @@ def begin(name: str, location: str, job_file: JobFile | None, moment: float | No
     return entry
 
 
+def find_open(name: str, location: str) -> EntryFiles | None:
+    """Return the newest entry of a cluster that has not ended; None without one."""
+    for entry in reversed(files.of_name(name)):
+        if files.location_of(entry) == location:
+            return entry if entry.is_open() else None
+    return None
+
+
+def lose(name: str, location: str, reason: str) -> None:
+    """End the entry of a cluster that is gone, although nobody has seen its end."""
+    with files.unless_unwritable():
+        if entry := find_open(name, location):
+            end(entry, reason, lost=True, moment=entry.last_time())
+
+
 def digest(plain: Any) -> str:
     """Return the SHA-256 of a job file as the record has it: that of values of variables could be guessed from it."""
     import hashlib  # 3 ms, which a supervisor does without
@@ -94,17 +109,22 @@ def end_command(
 
 
 def add_tasks(
-    entry: EntryFiles, tasks: Sequence[dict[str, Any]], progress: str, exit_code: int | None, reason: str
-) -> None:
+    entry: EntryFiles, tasks: Sequence[dict[str, Any]], progress: str, exit_code: int | None, reason: str,
+    requests: Resources,
+) -> None:  # fmt: skip
     """Add the tasks as they are now.
 
     Args:
         tasks: each with task, phase, restarts, exit_code, reason, progress.
         progress: the cluster's.
         exit_code, reason: of the run of programs, if it has ended, and of its failure.
+        requests: of all tasks.
     """
     cleaned = [{**task, "reason": redaction.text(task["reason"])[:MAX_TEXT]} for task in tasks]
-    entry.add("tasks", tasks=cleaned, progress=progress, exit_code=exit_code, reason=redaction.text(reason)[:MAX_TEXT])
+    entry.add(
+        "tasks", tasks=cleaned, progress=progress, exit_code=exit_code, reason=redaction.text(reason)[:MAX_TEXT],
+        requests=amounts(requests),
+    )  # fmt: skip
 
 
 def end(entry: EntryFiles, reason: str, *, lost: bool = False, moment: float | None = None) -> None:

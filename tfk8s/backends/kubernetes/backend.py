@@ -11,13 +11,13 @@ from tfk8s.backends.kubernetes.api_server import logs, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.transport import IN_CLUSTER
+from tfk8s.backends.kubernetes.history import PodHistory
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.nodes import cluster_fit
 from tfk8s.backends.kubernetes.scripts import program_archives
 from tfk8s.backends.kubernetes.workloads import deployed, lease, lifetime, program_jobs, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.options import BackendOptions
-from tfk8s.backends.parts import History
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan, Scaling
 from tfk8s.core.script import LogLine, LogOptions
@@ -37,7 +37,6 @@ class KubernetesBackend:
 
     name = "kubernetes"
     timing = FAR
-    history: History | None = None
 
     def __init__(self, context: str | None = None, namespace: str | None = None) -> None:
         self._client = Client(context)
@@ -49,6 +48,7 @@ class KubernetesBackend:
         given = (self._client, self._find, self.flags)
         self.scripts, self.detached = parts.PodScripts(*given), parts.DetachedPods(*given)
         self.inside, self.files = parts.InsidePods(*given), parts.PodFiles(*given)
+        self.history = PodHistory(self, lambda name: claims.location(self._client, self._namespace_of(name)))
         self.shared = parts.SharedNamespace(self._client, namespace)
 
     def objects(self, job_file: JobFile) -> list[Object]:
@@ -153,7 +153,8 @@ class KubernetesBackend:
     def delete(self, name: str, *, delete_claims: bool = False) -> list[str]:
         """Delete the cluster, and wait until its pods are gone."""
         self.leases.end(name)
-        return apply.delete(self._client, self._namespace_of(name), name, delete_claims=delete_claims)
+        with self.history.removing(name):
+            return apply.delete(self._client, self._namespace_of(name), name, delete_claims=delete_claims)
 
     def _apply(self, job_file: JobFile, *, dry_run: bool = False) -> Plan:
         self._client.require_version()

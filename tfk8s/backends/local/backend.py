@@ -29,6 +29,7 @@ from tfk8s.backends.parts import Absent
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core.events import Event, of_phase
+from tfk8s.core.history.entry import REMOVED
 from tfk8s.core.plan import Action, Change, Plan, Scaling, compare
 from tfk8s.core.resources import named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
@@ -239,7 +240,7 @@ class LocalBackend:
                     f'a script of cluster "{name}" can\'t remove it: the script would end with it, half-way',
                     help=f"tfk8s down --local {name}, where the script was submitted",
                 )
-            cluster_end.end(folder, "was removed by `tfk8s down`")
+            cluster_end.end(folder, REMOVED)
             history.remove(folder)
         self.leases.close(name)
         return []

@@ -14,6 +14,7 @@ from typing import Any
 
 from tfk8s.core import naming
 
+REMOVED = "was removed by `tfk8s down`"
 OPEN, ENDED, LOST = "open", "ended", "lost"
 MAX_TEXT = 2000  # characters
 MAX_LINE = 1 << 18  # bytes of a fact; a job file's text has at most as many
@@ -25,14 +26,14 @@ Fact = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The line of an entry in the index.
+    """The line of an entry in the index, which looks for rows by the first four fields.
 
     Attributes:
         name, number: the cluster's name, and the number of the entry; NAME@NUMBER for commands.
-        location: "this machine", or the context and namespace.
-        who: the user and the machine.
         started, ended: seconds since the epoch; `ended` is None while the entry is open.
         state: open, ended, or lost if nobody saw the end: then `ended` is the time of the last fact.
+        location: "this machine", or the context and namespace.
+        who: the user and the machine.
         exit_code: of the run of programs, else of the last script; None without one.
         reason: why its last run, script or command failed, else why the cluster ended.
         progress: the last line of `tfk8s.progress`; "" if none.
@@ -44,11 +45,11 @@ class Row:
 
     name: str
     number: int
+    started: float = 0.0
+    state: str = OPEN
     location: str
     who: str = ""
-    started: float = 0.0
     ended: float | None = None
-    state: str = OPEN
     exit_code: int | None = None
     reason: str = ""
     progress: str = ""
@@ -136,10 +137,12 @@ class Entry:
         job_file: the job file's plain data, without values of variables.
         verbs: the commands, in the order of time.
         tasks: the tasks.
+        timeline: the path of the compressed page of `submit --trace`; "" without one.
     """
 
     row: Row
     digest: str = ""
+    timeline: str = ""
     job_file: Mapping[str, Any] = field(default_factory=dict)
     verbs: list[Verb] = field(default_factory=list)
     tasks: list[PastTask] = field(default_factory=list)
@@ -199,8 +202,9 @@ def _with_end(row: Row, facts: Sequence[Fact], seen: Sequence[Fact], verbs: Sequ
     """Return the row with the end, the outcome and the totals."""
     end = next((fact for fact in facts if fact["kind"] == "end"), None)
     until = end["time"] if end else max(fact["time"] for fact in facts)
-    ran = [verb.exit_code for verb in verbs if verb.verb in ("run", "submit")]
-    codes = [code for code in (*(_whole(fact, "exit_code") for fact in seen), *ran) if code is not None]
+    ran = [(verb.ended or 0.0, verb.exit_code) for verb in verbs if verb.verb in ("run", "submit")]
+    known = sorted((*((fact["time"], _whole(fact, "exit_code")) for fact in seen), *ran), key=lambda pair: pair[0])
+    codes = [code for _, code in known if code is not None]
     failures = [_text(fact, "reason") for fact in seen] + [verb.reason for verb in verbs if verb.exit_code]
     cpu, memory, gpus = (_hours(facts, name, until) for name in ("cpu", "memory", "gpus"))
     row = dataclasses.replace(
@@ -208,8 +212,11 @@ def _with_end(row: Row, facts: Sequence[Fact], seen: Sequence[Fact], verbs: Sequ
     )
     if end is None:
         return row
-    state, reason = LOST if end.get("lost") is True else ENDED, row.reason or _text(end, "reason")
-    return dataclasses.replace(row, ended=until, state=state, reason=reason)
+    why, used = _text(end, "reason"), {verb.verb for verb in verbs}
+    if why == REMOVED and "run" in used and "down" not in used:
+        why = "was removed at the end of its `run`"
+    state = LOST if end.get("lost") is True else ENDED
+    return dataclasses.replace(row, ended=until, state=state, reason=row.reason or why)
 
 
 def _last(texts: Iterable[str]) -> str:
@@ -251,7 +258,7 @@ def _hours(facts: Iterable[Fact], name: str, end: float) -> float:
     said = [(fact["time"], fact["requests"].get(name)) for fact in facts if isinstance(fact.get("requests"), dict)]
     ends = [*(time for time, _ in said[1:]), end]
     spans = zip(said, ends, strict=True) if said else ()
-    seconds = ((amount, max(0.0, until - begin)) for (begin, amount), until in spans if _is_number(amount))
+    seconds = ((amount, max(0.0, min(until, end) - begin)) for (begin, amount), until in spans if _is_number(amount))
     return float(sum(amount * span for amount, span in seconds)) / _HOUR
 
 

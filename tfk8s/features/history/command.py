@@ -1,4 +1,4 @@
-"""The command that lists what ran: history."""
+"""The command that lists what ran, and removes old entries: history."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from typing import Annotated
 
 import typer
 
-from tfk8s.backends.history import files, index
+from tfk8s.backends.history import files, index, writing
 from tfk8s.cli import options
 from tfk8s.cli.output import document, note, say
 from tfk8s.core.history.entry import OPEN, Row
-from tfk8s.errors import Tfk8sError
+from tfk8s.errors import InvalidInput, Tfk8sError
 from tfk8s.features.history import show
 from tfk8s.features.history.here import complete_lost
 
 _SHOWN = 30
+_DAY = 86400.0
 
 
 def history(
@@ -25,27 +26,49 @@ def history(
     last: Annotated[
         int,
         typer.Option(
-            "--last", metavar="N", callback=options.whole_number(1), help="List the last N entries; default: 30."
+            "--last", metavar="N", callback=options.whole_number(1), help="List the last N entries; default: 30.",
+            show_default=False,
         ),
     ] = _SHOWN,
+    prune: Annotated[bool, typer.Option("--prune", help="Remove entries, by --older and --keep.")] = False,
+    older: Annotated[
+        int | None,
+        typer.Option(
+            "--older", metavar="DAYS", callback=options.whole_number(0),
+            help="With --prune: those that ended over DAYS ago; default: 180.",
+        ),
+    ] = None,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            "--keep", metavar="N", callback=options.whole_number(0),
+            help="With --prune: all but the last N; default: 10000.",
+        ),
+    ] = None,
     output: options.Output = None,
-) -> None:
+) -> None:  # fmt: skip
     """List the clusters that ran, the newest first.
 
-    An entry NAME@NUMBER stays after `down`, a limit or a crash. `status`, `logs` and `events` take an entry in place of
-    a cluster. A commit with * had changes. The history is in files of this user on this machine.
+    An entry NAME@NUMBER stays after `down`, a limit or a crash. `status`, `logs`, `events` and `diff` take an entry in
+    place of a cluster. A commit with * had changes. The history is in files of this user on this machine.
 
     Examples:
         tfk8s history
         tfk8s history --last 5 mnist
         tfk8s status mnist@3
         tfk8s logs mnist@3 worker/1
+        tfk8s history --prune --older 30
 
-    JSON: a list of entries, each with entry, name, number, location, who, started, ended, state (open, ended, lost),
-    exit_code, reason, progress, commit, image, hours (cpu, memory in GiB, gpus: as requested), size.
+    JSON: a list of entries, each with entry, name, number, started, state (open, ended, lost), location, who, ended,
+    exit_code, reason, progress, commit, image, size, hours (cpu, memory in GiB, gpus: as requested). With --prune, the
+    entries that were removed.
     """
-    complete_lost()
-    listed = [_now(row) for row in _rows(name)[:last]]
+    if prune:
+        _prune(name, older, keep, output)
+        return
+    if older is not None or keep is not None:
+        raise InvalidInput("--older and --keep need --prune", help="--last N lists the last N entries")
+    listed = _rows(name, last)
     if output is not None:
         document([show.document(row) for row in listed])
     elif listed:
@@ -54,15 +77,30 @@ def history(
         note(f'nothing named "{name}" ran' if name else "nothing ran yet")
 
 
-def _rows(name: str | None) -> list[Row]:
-    return [row for row in index.rows() if name in (None, row.name)]
+def _prune(name: str | None, older: int | None, keep: int | None, output: str | None) -> None:
+    if name is not None:
+        raise InvalidInput("--prune concerns the entries of all names", help="leave out NAME")
+    _rows(None, None)
+    age = index.MAX_AGE if older is None else older * _DAY
+    removed = index.prune(older=age, most=index.MAX_ENTRIES if keep is None else keep)
+    if output is not None:
+        document([show.document(row) for row in removed])
+    else:
+        say(f"removed {len(removed)} entr{'y' if len(removed) == 1 else 'ies'} of the history")
+
+
+def _rows(name: str | None, last: int | None) -> list[Row]:
+    """Return the newest rows, with open entries as their facts tell them now."""
+    listed = index.rows(name, last)
+    opened = [row for row in listed if row.state == OPEN]
+    complete_lost([files.of_row(row) for row in opened if row.location == writing.HERE])
+    return [_now(row) for row in listed]
 
 
 def _now(row: Row) -> Row:
-    """Return the row of an open entry as its facts tell it now."""
     if row.state != OPEN:
         return row
     try:
-        return files.find(row.name, row.number).read().row
+        return files.of_row(row).read().row
     except Tfk8sError:  # it is damaged, or another command removes it
         return row

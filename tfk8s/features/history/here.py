@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import re
+import shlex
 import sys
 import time
 from collections import deque
@@ -14,16 +15,19 @@ from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
 
-from tfk8s.backends.history import files
-from tfk8s.core import naming
+from tfk8s.backends.history import files, writing
+from tfk8s.backends.history.files import EntryFiles
+from tfk8s.core import naming, plan
 from tfk8s.core.events import Event, of_phase
 from tfk8s.core.history.entry import Entry, PastTask
+from tfk8s.core.plan import Field
+from tfk8s.core.progress import duration
 from tfk8s.core.script import LogLine, LogOptions, Logs, shown
 from tfk8s.core.spec import Task
 from tfk8s.core.task_names import select
 from tfk8s.errors import InvalidInput
 
-_TASK = re.compile(r"(\w+)-(\d{1,6})", re.ASCII)
+_TASK = re.compile(r"(\w+)-(\d{1,4})", re.ASCII)  # a script has six hexadecimal digits
 
 
 class Past:
@@ -34,14 +38,20 @@ class Past:
     """
 
     def __init__(self, name: str, number: int) -> None:
-        complete_lost()
         self.files = files.find(name, number)
+        if self.files.is_open() and files.location_of(self.files) == writing.HERE:
+            complete_lost([self.files])
 
     def read(self) -> Entry:
         """Return the entry, with the tasks as the events tell them if nothing else does."""
         entry = self.files.read()
         entry.tasks = entry.tasks or _tasks(self.events())
+        entry.timeline = str(self.files.timeline) if self.files.timeline.exists() else ""
         return entry
+
+    def fields_to(self, after: Past) -> list[Field]:
+        """Return how another entry differs: its job file, outcome, commit, command and totals."""
+        return list(plan.fields(_compared(self.read()), _compared(after.read())))
 
     def events(self) -> list[Event]:
         """Return the events, oldest first. Damaged ones are left out."""
@@ -59,7 +69,7 @@ class Past:
         """
         part = LogOptions(**options)
         if part.follow:
-            raise InvalidInput(f"{self.files.id} has ended: its logs can't be followed", help="leave out --follow")
+            raise InvalidInput("logs of the history can't be followed", help=f"tfk8s logs -f {self.files.name}")
         names = {_task(name): name for name in self.files.logs()}
         scripts = [task for task in names if not _TASK.fullmatch(names[task])]
         tasks = [task for task in names if task not in scripts]
@@ -75,12 +85,25 @@ class Past:
             yield from (LogLine(task=task, text=text) for text in _chosen(self.files.log(names[task]), part))
 
 
-def complete_lost() -> None:
-    """End the entries of clusters on this machine that nobody ended."""
-    if sys.platform == "linux":
+def _compared(entry: Entry) -> dict[str, Any]:
+    """Return what `diff` compares of an entry, as plain data."""
+    row = entry.row
+    ran = [verb for verb in entry.verbs if verb.verb in ("run", "submit")]
+    return {
+        **entry.job_file, "exit_code": row.exit_code, "reason": row.reason, "commit": row.commit,
+        "location": row.location, "progress": row.progress, "state": row.state,
+        "command": shlex.join([ran[-1].verb, *ran[-1].words]) if ran else None,
+        "lasted": None if row.ended is None else duration(row.ended - row.started),
+        "restarts": sum(task.restarts for task in entry.tasks),
+    }  # fmt: skip
+
+
+def complete_lost(entries: Sequence[EntryFiles]) -> None:
+    """End those entries of clusters on this machine that nobody ended."""
+    if entries and sys.platform == "linux":
         from tfk8s.backends.local.supervision import history
 
-        history.complete_lost()
+        history.complete_lost(entries)
 
 
 def parse(name: str) -> Past:

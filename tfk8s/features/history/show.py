@@ -45,6 +45,7 @@ def whole_document(entry: Entry) -> json_output.Document:
     tasks = [{**dataclasses.asdict(task), "progress": _progress(task.progress)} for task in entry.tasks]
     return {
         **document(entry.row), "commands": commands, "tasks": tasks, "digest": entry.digest, "job_file": entry.job_file,
+        "timeline": entry.timeline,
     }  # fmt: skip
 
 
@@ -57,7 +58,7 @@ def facts(entry: Entry) -> dict[str, str]:
         "who": row.who, "image": row.image, "commit": row.commit, "remote": last.remote if last else "",
         "job file": entry.digest and f"SHA-256 {entry.digest}",
         "requested": ", ".join(f"{amount:.3g} {name} hours" for name, amount in hours.items() if amount),
-        "progress": row.progress,
+        "progress": row.progress, "timeline": entry.timeline,
     }  # fmt: skip
 
 

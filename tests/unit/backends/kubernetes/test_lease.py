@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -166,6 +167,13 @@ def made_by(
     return backend.KubernetesBackend(), applied
 
 
+class Unrecorded:
+    """Stands for the history."""
+
+    def removing(self, name: str) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+
 def plan(*names: str) -> Plan:
     return Plan(name="demo", changes=tuple(Change(kind="Job", name=name, action=Action.CREATE) for name in names))
 
@@ -175,6 +183,7 @@ def test_a_new_cluster_has_a_lease_until_its_removal(monkeypatch: pytest.MonkeyP
     assert kube.apply(LEASED) is True
     assert (applied, renewals) == ([900], [("ns", "demo", 900)])
     monkeypatch.setattr(apply, "delete", lambda *_, **__: [])
+    monkeypatch.setattr(kube, "history", Unrecorded())
     kube.delete("demo")
     assert renewals[1:] == [("end",)]
 

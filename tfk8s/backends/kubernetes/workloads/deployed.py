@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tfk8s.backends.history import files, writing
+from tfk8s.backends.kubernetes import claims
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Query, Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -196,12 +198,14 @@ def no_such_cluster(client: Reader, namespace: str, name: str) -> NoSuchCluster:
     elsewhere = [other for cluster, other in keys if cluster == name]
     here = [cluster for cluster, other in keys if other == namespace]
     removed = lifetime.why_removed(client, namespace, name)
+    location = claims.location(client, namespace)
+    writing.lose(name, location, f"removed {removed}" if removed else "lost: it was removed, and no command saw how")
     return NoSuchCluster(
         f'there is no cluster "{name}" in namespace "{namespace}" of context "{client.context}"; '
         + (f"tfk8s removed it {removed}" if removed else there_are(here, "cluster")),
         help=f"it is in namespace {elsewhere[0]}: add --namespace {elsewhere[0]}"
         if elsewhere
-        else "`tfk8s up FILE` makes one",
+        else f"`tfk8s up FILE` makes one{files.advice(name, location)}",
     )
 
 

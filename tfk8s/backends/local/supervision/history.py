@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,10 @@ from tfk8s.backends.local.record import Record
 from tfk8s.backends.local.state import Folder, try_locked
 from tfk8s.core import naming, programs
 from tfk8s.core.history import redaction
-from tfk8s.core.history.entry import OPEN
 from tfk8s.core.job_kinds import success_tasks
 from tfk8s.core.progress import parse
 from tfk8s.core.resources import named
+from tfk8s.core.spec import JobFile
 
 _LOST = "lost: its supervisor was gone"
 
@@ -56,13 +56,14 @@ def _complete(entry: EntryFiles, reason: str = "") -> None:
     index.prune_daily()
 
 
-def complete_lost() -> None:
-    """End the entries whose clusters nobody ended, unless a command of this user changes clusters just now."""
-    left = [EntryFiles(files.root() / row.name / str(row.number)) for row in index.rows() if _is_open_here(row)]
-    if not left:
-        return
+def complete_lost(entries: Iterable[EntryFiles]) -> None:
+    """End the entries whose clusters nobody ended, unless a command of this user changes clusters just now.
+
+    Args:
+        entries: open ones of this machine.
+    """
     with files.unless_unwritable(), try_locked() as is_locked:
-        for entry in left if is_locked else ():
+        for entry in entries if is_locked else ():
             folder = Folder(files.root().parent / entry.name)
             if of(folder) != entry:
                 _complete(entry)
@@ -70,17 +71,20 @@ def complete_lost() -> None:
                 writing.end(entry, _LOST, lost=True, moment=entry.last_time())
 
 
-def _is_open_here(row: Any) -> bool:
-    return bool(row.state == OPEN and row.location == writing.HERE)
-
-
 class LocalHistory:
     """The part of the backend that finds entries."""
 
-    def find(self, name: str, *, joins: bool = False) -> EntryFiles | None:
+    def find(self, name: str) -> EntryFiles | None:
         """Return the entry of a cluster; None if an earlier tfk8s has started it, or without a cluster."""
-        del joins
         return of(Folder(files.root().parent / name)) if naming.is_dns_label(name) else None
+
+    def join(self, name: str, job_file: JobFile | None = None, *, is_new: bool = False) -> EntryFiles | None:
+        """Return the same: the entry begins before its supervisor."""
+        del job_file, is_new
+        return self.find(name)
+
+    def seen(self, name: str) -> None:
+        """Do nothing: the supervisor sees the tasks."""
 
 
 class HistoryKeeper:
@@ -121,7 +125,7 @@ class HistoryKeeper:
             why = f"{failed['task']} {failed['reason']}" if failed else ""
             reported = sorted(listed, key=lambda task: task["task"] not in success)
             progress = next((task["progress"] for task in reported if task["progress"]), "")
-            writing.add_tasks(self._entry, listed, progress, code, why)
+            writing.add_tasks(self._entry, listed, progress, code, why, named(record.job_file))
             writing.end(self._entry, reason)
 
     def _described(self, record: Record, tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

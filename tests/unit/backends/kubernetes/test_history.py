@@ -1,0 +1,122 @@
+"""The record of clusters on Kubernetes, which commands write."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from job_files import job_file
+
+from tfk8s.backends.history import files, index
+from tfk8s.backends.kubernetes.history import PodHistory
+from tfk8s.cluster.handle import Cluster
+from tfk8s.core.script import Script
+from tfk8s.core.status import ScriptPhase, ScriptStatus
+from tfk8s.errors import ClusterError
+from tfk8s.testing import FakeBackend
+
+PLACE = "context a, namespace b"
+
+
+class PodBackend(FakeBackend):
+    """A fake whose commands write the record, as those of Kubernetes do."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(**options)  # type: ignore[arg-type]
+        self.history = PodHistory(self, lambda _: PLACE)
+
+    def delete(self, name: str, *, delete_claims: bool = False) -> list[str]:
+        with self.history.removing(name):
+            return super().delete(name, delete_claims=delete_claims)
+
+
+@pytest.fixture
+def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PodBackend:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return PodBackend()
+
+
+def start(backend: PodBackend) -> Cluster:
+    cluster = Cluster(backend, "mnist")
+    with cluster.recorder.command("up", starts=True):
+        cluster.apply(job_file())
+    return cluster
+
+
+def test_commands_write_an_entry_from_up_to_down(backend: PodBackend, tmp_path: Path) -> None:
+    cluster = start(backend)
+    script = ScriptStatus(name="script-4e9c21", phase=ScriptPhase.SUCCEEDED, command="train.py", exit_code=4)
+    backend.statuses["mnist"] = dataclasses.replace(backend.statuses["mnist"], scripts=(script,))
+    backend.exit_code = 4
+    assert cluster.run(Script(path=tmp_path / "train.py")) == 4
+    cluster.restart("worker/1", timeout=None)
+    cluster.down()
+    entry = files.find("mnist", 1)
+    found = entry.read()
+    assert [(verb.verb, verb.exit_code) for verb in found.verbs] == [
+        ("up", 0),
+        ("submit", 4),
+        ("restart", 0),
+        ("down", 0),
+    ]
+    assert (found.row.state, found.row.location, found.row.exit_code) == ("ended", PLACE, 4)
+    assert [task.task for task in found.tasks] == [str(task) for task in job_file()]
+    assert [text for _, _, text in entry.log("worker-1")] == ["listens", "listens"]  # the fake's lines have no time
+    assert [text for _, _, text in entry.log("script-4e9c21")] == ["script-4e9c21 runs"]
+    assert len(entry.events()) == len(list(job_file()))
+    assert index.rows()[0].state == "ended"
+
+
+def test_a_new_cluster_ends_the_entry_of_one_that_is_gone(backend: PodBackend) -> None:
+    start(backend)
+    del backend.statuses["mnist"], backend.job_files["mnist"]  # by somebody else
+    start(backend)
+    assert [(row.id, row.state) for row in index.rows()] == [("mnist@2", "open"), ("mnist@1", "lost")]
+
+
+def test_a_command_joins_a_cluster_that_somebody_else_started(backend: PodBackend) -> None:
+    backend.apply(job_file())
+    Cluster(backend, "mnist").restart(timeout=None)
+    found = files.find("mnist", 1).read()
+    assert [verb.verb for verb in found.verbs] == ["restart"]
+    assert found.job_file == {}
+
+
+def test_a_cluster_that_is_not_there_gets_no_entry(backend: PodBackend) -> None:
+    with pytest.raises(Exception, match="there is no cluster"):
+        Cluster(backend, "mnist").restart()
+    assert index.rows() == []
+
+
+def test_logs_that_this_user_may_not_read_do_not_keep_a_cluster(
+    backend: PodBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ClusterError("forbidden")
+
+    cluster = start(backend)
+    monkeypatch.setattr(backend, "logs", refuse)
+    cluster.down()
+    assert files.find("mnist", 1).logs() == {}
+
+
+def test_an_up_that_fails_tells_the_reason(backend: PodBackend) -> None:
+    start(backend)
+    command = Cluster(backend, "mnist").recorder.command("up", hidden=["hunter2-hunter2"])
+    with pytest.raises(ClusterError), command:
+        raise ClusterError("worker/0 said hunter2-hunter2\nand more")
+    verb = files.find("mnist", 1).read().verbs[-1]
+    assert (verb.exit_code, verb.reason) == (1, "worker/0 said …")
+
+
+def test_what_a_scale_has_changed_is_seen(backend: PodBackend) -> None:
+    cluster = start(backend)
+    cluster.scale({"worker": 4}, timeout=None)
+    assert len(files.find("mnist", 1).read().tasks) == len(list(job_file())) + 2
+
+
+def test_down_of_what_somebody_else_started_leaves_one_ended_entry(backend: PodBackend) -> None:
+    backend.apply(job_file())
+    Cluster(backend, "mnist").down()
+    assert [(row.id, row.state) for row in index.rows()] == [("mnist@1", "ended")]

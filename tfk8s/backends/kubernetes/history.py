@@ -1,0 +1,120 @@
+"""The record of clusters on Kubernetes: commands write it, into the user's state folder."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from tfk8s.backends.history import files, index, writing
+from tfk8s.backends.history.files import EntryFiles
+from tfk8s.concurrency import map_parallel
+from tfk8s.core.history import redaction
+from tfk8s.core.history.entry import REMOVED
+from tfk8s.core.progress import latest
+from tfk8s.core.script import LogOptions
+from tfk8s.core.spec import JobFile
+from tfk8s.core.status import ClusterStatus, TaskStatus
+from tfk8s.errors import NoSuchCluster, Tfk8sError
+from tfk8s.render import script_job
+
+if TYPE_CHECKING:
+    from tfk8s.backends.protocol import Backend
+
+_AT_ONCE = 16
+_MAX_LINES = 200_000  # of the logs of all tasks
+_MAX_SECONDS = 20.0  # for all logs: a `down` is to end
+_UNSEEN = "lost: it was removed, and no command of this user saw how"
+
+
+class PodHistory:
+    """The part of the backend that finds entries, and completes them.
+
+    Args:
+        backend: reads clusters.
+        location: returns where a cluster of this name is, as its status has it.
+    """
+
+    def __init__(self, backend: Backend, location: Callable[[str], str]) -> None:
+        self._backend, self._location = backend, location
+
+    def find(self, name: str) -> EntryFiles | None:
+        """Return the newest entry of a cluster at its place that has not ended; None without one."""
+        return writing.find_open(name, self._location(name))
+
+    def join(self, name: str, job_file: JobFile | None = None, *, is_new: bool = False) -> EntryFiles | None:
+        """Return the entry of a cluster that exists, which may begin now; that of a new cluster is another one."""
+        if is_new:
+            writing.lose(name, self._location(name), _UNSEEN)
+        return self.find(name) or writing.begin(name, self._location(name), job_file)
+
+    def seen(self, name: str) -> None:
+        """Add the tasks as they are now."""
+        with files.unless_unwritable(), contextlib.suppress(NoSuchCluster):
+            if entry := self.find(name):
+                _add_tasks(entry, self._backend.observe(name))
+
+    @contextlib.contextmanager
+    def removing(self, name: str) -> Iterator[None]:
+        """In a `with` that removes a cluster, keep what would be gone: before, its logs and events; then, its end."""
+        entry = None
+        with files.unless_unwritable(), contextlib.suppress(NoSuchCluster):
+            status = self._backend.observe(name)
+            entry = self.join(name)
+            assert entry is not None
+            self._keep(entry, status)
+        yield
+        if entry is not None:
+            with files.unless_unwritable():
+                writing.end(entry, REMOVED)
+                index.prune_daily()
+
+    def _keep(self, entry: EntryFiles, status: ClusterStatus) -> None:
+        _add_tasks(entry, status)
+        entry.write_events(map(dataclasses.asdict, self._backend.events(status.name, follow=False)))
+        deadline = time.monotonic() + _MAX_SECONDS
+        most = max(100, min(files.LOG_LINES, _MAX_LINES // max(1, len(status.tasks))))
+
+        def keep(task: TaskStatus) -> None:
+            if time.monotonic() < deadline:
+                with contextlib.suppress(Tfk8sError):  # such as of a pod that never started
+                    name = f"{task.task.job}-{task.task.index}"
+                    entry.write_log(name, self._lines(status.name, task, most))
+
+        map_parallel(keep, status.tasks, _AT_ONCE)
+        for script in filter(lambda script: script_job.is_name(script.name), reversed(status.scripts)):
+            lines: list[str] = []
+            with contextlib.suppress(Tfk8sError):
+                if time.monotonic() < deadline:
+                    lines = list(deque(self._backend.detached.log(status.name, script.name), maxlen=files.LOG_LINES))
+                    entry.write_log(script.name, (f" 0 {line}" for line in lines))
+            entry.add(
+                "script", command=redaction.text(script.command), exit_code=script.exit_code,
+                reason=redaction.text(script.reason), progress=str(script.progress or latest(lines) or ""),
+            )  # fmt: skip
+
+    def _lines(self, name: str, task: TaskStatus, most: int) -> Iterator[str]:
+        """Yield the lines of a task's log, and before those of its last restart."""
+        runs = [(1, LogOptions(tail=most, timestamps=True))]
+        if task.restarts:
+            runs.insert(0, (0, LogOptions(tail=most, timestamps=True, previous=True)))
+        for run, options in runs:
+            for line in self._backend.logs(name, [task.task], options):
+                moment, _, text = line.text.partition(" ")
+                yield f"{moment} {run} {text}"
+
+
+def _add_tasks(entry: EntryFiles, status: ClusterStatus) -> None:
+    tasks = [
+        {
+            "task": str(task.task), "phase": task.phase, "restarts": task.restarts, "exit_code": task.exit_code,
+            "reason": task.reason, "progress": str(task.progress or ""),
+        }
+        for task in status.tasks
+    ]  # fmt: skip
+    failed = status.failed_program
+    why = f"{failed.task} {failed.reason}" if failed else ""
+    writing.add_tasks(entry, tasks, str(status.progress or ""), status.exit_code, why, status.requests)
