@@ -132,7 +132,7 @@ def run(
     hidden = _values(spec)
     with cluster.recorder.command("run", words, folder=folder, hidden=hidden, starts=True) as end, cluster:
         try:
-            cluster.apply(spec, lease=None if keep else LEASE)
+            cluster.apply(spec, lease=None if keep else LEASE, resumes=False)
             status = cluster.wait(timeout, events.changed)
             require_gpus(cluster.backend, status)
             events.is_up(cluster, status)

@@ -24,6 +24,7 @@ _VERBS = {
     "apply": "start", "plan": "start", "delete": "remove", "events": "show the events of", "logs": "show the logs of",
     "execute": "run a command beside", "stacks": "look into", "end_programs": "end the programs of",
     "release": "remove", "fetch": "copy files of", "send": "copy files to",
+    "suspend": "suspend", "resume": "resume",
 }  # fmt: skip
 
 
@@ -46,7 +47,7 @@ class ExternalBackend:
         self._target = f"grpc://{self._address(job_file.master_task)}"
         self.scripts = ForegroundScripts(self._check, self._run)
         self.detached = foreground_scripts.no_detached(self._check)
-        self.inside = self.files = self.leases = absent = Absent(self._check, _refusal)
+        self.inside = self.files = self.leases = self.suspending = absent = Absent(self._check, _refusal)
         self.apply, self.plan, self.scale, self.restart, self.delete = (
             absent.apply, absent.plan, absent.scale, absent.restart, absent.delete,
         )  # fmt: skip

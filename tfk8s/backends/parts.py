@@ -173,6 +173,37 @@ class Leases(Protocol):
         ...
 
 
+class Suspending(Protocol):
+    """Suspends clusters, and resumes them.
+
+    Each method records first what the user wants, and repeats what an earlier one that was killed has left half-done.
+    """
+
+    def suspend(self, name: str, by: str) -> bool:
+        """End all tasks and running scripts, and wait for their ends; return whether the cluster was not suspended.
+
+        Names, addresses, claims, files, logs that are kept elsewhere than in pods, and limits stay.
+
+        Args:
+            name: the cluster's.
+            by: the person's name, for the status.
+
+        Raises:
+            ClusterError: the cluster can't be suspended, or a task does not end.
+        """
+        ...
+
+    def resume(self, name: str) -> bool:
+        """Start the tasks of a suspended cluster at their addresses; return whether the cluster was suspended.
+
+        Does not wait for tasks.
+
+        Raises:
+            ClusterError: the cluster can't start.
+        """
+        ...
+
+
 class Shared(Protocol):
     """Shows what the clusters of a Kubernetes namespace share."""
 

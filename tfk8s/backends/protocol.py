@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # commands that need no backend import this module too
     from tfk8s.backends.options import BackendOptions
-    from tfk8s.backends.parts import Detached, Files, History, Inside, Leases, Scripts, Shared
+    from tfk8s.backends.parts import Detached, Files, History, Inside, Leases, Scripts, Shared, Suspending
     from tfk8s.core.events import Event
     from tfk8s.core.plan import Plan, Scaling
     from tfk8s.core.spec import JobFile, Task
@@ -91,6 +91,11 @@ class Backend(Protocol):
     @property
     def leases(self) -> Leases:
         """The part that gives leases back."""
+        ...
+
+    @property
+    def suspending(self) -> Suspending:
+        """The part that suspends and resumes clusters."""
         ...
 
     @property

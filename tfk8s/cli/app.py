@@ -104,6 +104,8 @@ COMMANDS = {
     "events": ("cli.inspect", "List the events of a cluster, oldest first."),
     "scale": ("cli.lifecycle", "Change the number of tasks of jobs."),
     "restart": ("cli.lifecycle", "Restart a task, or all tasks."),
+    "suspend": ("features.suspension.command", "End all tasks of a cluster, and keep the rest until `resume`."),
+    "resume": ("features.suspension.command", "Start a suspended cluster again, and wait until all is ready."),
     "down": ("cli.lifecycle", "Remove a cluster: all that `tfk8s up` created, but claims."),
     "roles": ("features.render.command", "Print the Roles that users of a shared namespace need."),
     "doctor": ("features.doctor.command", "Check what is missing here, and say how to fix it."),

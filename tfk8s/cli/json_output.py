@@ -16,6 +16,7 @@ from tfk8s.backends.devices import TaskDevices
 from tfk8s.cli.error_report import Description
 from tfk8s.cli.output import moment
 from tfk8s.core.events import Event
+from tfk8s.core.lifetime import Suspension
 from tfk8s.core.plan import Plan
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.resources import CPU, MEMORY, Resources
@@ -38,6 +39,7 @@ def cluster(status: ClusterStatus) -> Document:
         "phase": status.phase,
         "exit_code": status.exit_code,
         "reason": status.reason,
+        "suspended": _suspension(status.suspended),
         "target": status.target,
         "master": str(status.master),
         "created": moment(status.created),
@@ -108,6 +110,10 @@ def problems(file: str, problems: Iterable[Problem]) -> Document:
     """Return the document that `validate -o json` prints. A valid job file has an empty list of problems."""
     listed = [dataclasses.asdict(problem) for problem in problems]
     return {"file": file, "valid": not listed, "problems": listed}
+
+
+def _suspension(suspension: Suspension | None) -> Document | None:
+    return suspension and {"since": moment(suspension.since), "by": suspension.by}
 
 
 def _resources(requests: Resources) -> Document:

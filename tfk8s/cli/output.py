@@ -14,6 +14,7 @@ PIPE_CLOSED = 128 + 13  # the exit code of a program that SIGPIPE ended
 # The colours of phases (tfk8s.status) and of event types.
 _COLOURS = {
     "Warning": "33", "Ready": "32", "Pending": "33", "Starting": "33", "Failed": "31", "Unknown": "31", "Running": "32",
+    "Suspended": "33",
 }  # fmt: skip
 _PREFIXES = ("36", "35", "33", "32", "34", "96", "95", "93", "92", "94")
 

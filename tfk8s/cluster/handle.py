@@ -17,6 +17,7 @@ from tfk8s.cluster.program_run import wait_for_programs
 from tfk8s.cluster.readiness import TIMEOUT, OnChange, wait_until_ready
 from tfk8s.cluster.recorded import HistoryRecorder
 from tfk8s.cluster.retries import run_with_retries
+from tfk8s.cluster.suspending import SuspendableCluster, note_suspension
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Scaling
 from tfk8s.core.script import LogOptions, Logs, Script, shown
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 MAX_RECOVERIES = 10  # as `tfk8s.session` has it, whose module is not imported for that
 
 
-class Cluster:
+class Cluster(SuspendableCluster):
     """A handle on a cluster, as `tfk8s.up` and `tfk8s.connect` return it.
 
     Leaving its `with` removes the cluster if `up` created it, unless `up` was asked to keep it or other scripts still
@@ -64,22 +65,21 @@ class Cluster:
         """Return each task's devices. A task that does not answer has no devices, and an error."""
         return devices.list_devices(self.backend, self.status())
 
-    def apply(self, job_file: JobFile, *, lease: int | None = None) -> None:
+    def apply(self, job_file: JobFile, *, lease: int | None = None, resumes: bool = True) -> None:
         """Create the cluster, or change it to match its job file, without waiting for the tasks.
 
-        `lease` is for a new cluster, as `JobFile` has it. A running one keeps its own, or has none.
+        `lease` is for a new cluster; a running one keeps its own, or has none. A suspended one needs `resumes`.
 
         Raises:
             InvalidInput: the backend rejects the job file, and has changed nothing.
         """
         try:
-            found = self.status().limits.lease
+            found, is_suspended = note_suspension(self.backend, self.status(), resumes=resumes)
         except NoSuchCluster:
-            self.created, found = True, lease  # from now on, leaving the `with` removes a cluster that is half created
-        given = None if lease is None or found is None else int(found)
-        self._applied = replace(job_file, lease=given)
+            self.created, found, is_suspended = True, lease, False  # leaving the `with` removes a half created cluster
+        self._applied = replace(job_file, lease=None if lease is None or found is None else int(found))
         try:
-            self.changed = self.backend.apply(self._applied)
+            self.changed = self.backend.apply(self._applied) or is_suspended
         except InvalidInput:
             self.created = False
             raise

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from tfk8s import polling
-from tfk8s.backends import devices
+from tfk8s.backends import devices, suspended
 from tfk8s.backends.protocol import NODE_TIMEOUT, Backend
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
@@ -192,6 +192,7 @@ class Readiness:
 
     def _require_hope(self, status: ClusterStatus) -> None:
         """Raise a ClusterError if the cluster will never be ready."""
+        suspended.require_awake(self._name, status.suspended, self._backend.flags)
         if status.reason:
             raise ClusterError(status.reason)
         for task in status.tasks:

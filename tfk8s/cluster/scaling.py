@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.program_run import require_up
 from tfk8s.cluster.readiness import OnChange, wait_until_ready
+from tfk8s.cluster.suspending import require_awake
 from tfk8s.core.plan import Scaling
 from tfk8s.core.task_names import parse_task, require_counts, require_no_variables
 
@@ -21,7 +22,7 @@ def scale(
     lose_variables: bool,
 ) -> Scaling:
     """Change the numbers of tasks, as `Cluster.scale` does."""
-    before = {status.task: status for status in backend.observe(name).tasks}
+    before = {status.task: status for status in require_awake(backend, backend.observe(name)).tasks}
     require_counts(tasks, before, {task.job for task, status in before.items() if status.is_data})
     if not lose_variables:
         require_no_variables(tasks, before, "save them; then add --yes (in Python: lose_variables=True)")
@@ -34,7 +35,7 @@ def scale(
 
 def restart(backend: Backend, name: str, task: str | None, timeout: float | None, on_change: OnChange | None) -> None:
     """Restart a task, or all tasks, as `Cluster.restart` does."""
-    before = {status.task: status for status in backend.observe(name).tasks}
+    before = {status.task: status for status in require_awake(backend, backend.observe(name)).tasks}
     chosen = None if task is None else parse_task(task, before)
     is_seen = backend.restart(name, chosen)
     if timeout is not None:

@@ -1,11 +1,12 @@
-"""Rules about the end of a cluster: `max_duration`, `idle`, leases, drains, and the objects removed in Kubernetes.
+"""Rules about the end of a cluster and its suspension: `max_duration`, `idle`, leases, drains, the objects removed.
 
 Standard library only: this file also runs in pods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tfk8s.core import naming
@@ -18,6 +19,10 @@ LEASE = 900  # seconds that a cluster outlives the `run` that started the cluste
 RENEWALS = 15  # in the time of a lease
 RENEWED = "tfk8s.dev/renewed"  # the annotation of the ServiceAccount that each renewal changes
 HOLDER = "run.tfk8s.dev/"  # begins the annotation that each `run` has there while it holds the lease
+SUSPENDED = "tfk8s.dev/suspended"  # the annotation of a workload with its cluster's Suspension, the wish of all
+BY_IDLE = "the limit idle"  # instead of the name of a person
+_MAX_TIME = 1e11  # seconds since the epoch, in the year 5138
+_MAX_NAME = 64  # characters of a person's name
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 
@@ -89,6 +94,42 @@ def format_duration(seconds: float) -> str:
         if whole and whole % size == 0:
             return f"{whole // size}{unit}"
     return f"{whole}s"
+
+
+class Suspension(NamedTuple):
+    """The wish that a cluster is suspended, which `resume` takes back. The wish is recorded before anything ends.
+
+    Attributes:
+        since: the time of the wish, in seconds since the epoch.
+        by: the name of a person, or `BY_IDLE`.
+        tasks: on Kubernetes, the numbers of tasks to bring back, by the DNS names of jobs with servers.
+    """
+
+    since: float
+    by: str
+    tasks: Mapping[str, int] = {}
+
+    def to_text(self) -> str:
+        """Return the wish as JSON."""
+        return json.dumps(self._asdict(), separators=(",", ":"))
+
+    @classmethod
+    def parse(cls, text: str) -> Suspension:
+        """Return the wish from the text of `to_text`.
+
+        Raises:
+            ValueError: somebody else has written the text.
+        """
+        match json.loads(text):
+            case {"since": int() | float() as since, "by": str() as by, "tasks": dict() as tasks} if (
+                0 <= since < _MAX_TIME and all(map(_is_count, tasks.values()))
+            ):
+                return cls(float(since), by[:_MAX_NAME], tasks)
+        raise ValueError(f"{text!r} is no suspension")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and value > 0
 
 
 class RemovableObject(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tfk8s.core import programs, roles
-from tfk8s.core.lifetime import NO_LIMITS, Limits
+from tfk8s.core.lifetime import NO_LIMITS, Limits, Suspension
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.resources import NOTHING, Resources
 from tfk8s.core.spec import Task
@@ -24,6 +24,7 @@ class Phase(enum.StrEnum):
     RUNNING = "Running"  # the program runs
     SUCCEEDED = "Succeeded"  # the program ended with exit code 0, or the run's success ended it
     FAILED = "Failed"  # the process ended; the reason says whether it restarts
+    SUSPENDED = "Suspended"  # nothing runs until `resume`
     UNKNOWN = "Unknown"  # the backend can't see the task
 
 
@@ -146,6 +147,7 @@ class ClusterStatus:
         tasks: all tasks, in the job file's order.
         created: seconds since the epoch; None if unknown.
         reason: the reason why the whole cluster is unusable, such as a dead supervisor; else "".
+        suspended: since when and by whom the cluster is suspended, which `reason` says too; else None.
         scripts: the running session scripts and those that ended recently, the latest first.
         requests: what all tasks request together; on this machine, what the job file names.
         limits: the times after which tfk8s removes the cluster.
@@ -168,6 +170,7 @@ class ClusterStatus:
     tasks: tuple[TaskStatus, ...]
     created: float | None = None
     reason: str = ""
+    suspended: Suspension | None = None
     scripts: tuple[ScriptStatus, ...] = ()
     requests: Resources = NOTHING
     limits: Limits = NO_LIMITS
@@ -240,9 +243,11 @@ class ClusterStatus:
     def phase(self) -> Phase:
         """The phase of all tasks together, or of the run that has ended.
 
-        Ready if every server is ready, Running if besides programs run. Failed if a task failed or the whole cluster is
-        unusable.
+        Suspended until `resume`, also while something still runs. Ready if every server is ready, Running if besides
+        programs run. Failed if a task failed or the whole cluster is unusable.
         """
+        if self.suspended:
+            return Phase.SUSPENDED
         if not self.reason and self.exit_code is not None:
             return Phase.FAILED if self.exit_code else Phase.SUCCEEDED
         phases = {task.phase for task in self.tasks}

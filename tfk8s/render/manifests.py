@@ -15,6 +15,7 @@ from tfk8s.core import compact, job_kinds, naming, roles
 from tfk8s.core.addresses import script_ports
 from tfk8s.core.job_file.mappings import Destination, Source
 from tfk8s.core.job_kinds import program_jobs
+from tfk8s.core.lifetime import SUSPENDED
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.core.storage import claims
 from tfk8s.core.storage.volumes import Volume
@@ -185,10 +186,11 @@ def scaled(workload: Object, tasks: Mapping[str, int]) -> Object:
     """
     metadata = workload["metadata"]
     is_job = workload["kind"] == "Job"
+    of_others = (program_job.CONTROLLER_PREFIX, naming.RUN_END, SUSPENDED)
     annotations = {
         name: value
         for name, value in metadata.get("annotations", {}).items()
-        if name in _OF_SETS or (is_job and not name.startswith((program_job.CONTROLLER_PREFIX, naming.RUN_END)))
+        if name in _OF_SETS or (is_job and not name.startswith(of_others))
     }
     spec = program_job.own_spec(workload) if is_job else copy.deepcopy(workload["spec"])
     variables = {variable["name"]: variable for variable in spec["template"]["spec"]["containers"][0]["env"]}

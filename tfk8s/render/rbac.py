@@ -20,9 +20,9 @@ RULES = "rules of the namespace"  # no job file needs the right to read them
 _SUBMITTERS = frozenset({"status", "logs", "submit", "stop", "stacks"})  # what the Role for submitting allows
 _READERS = (
     "ls", "status", "logs", "events", "devices", "exec", "stacks", "submit", "stop", "connect", "tensorboard", "scale",
-    "restart", "down", "up",
+    "restart", "suspend", "resume", "down", "up",
 )  # fmt: skip
-_WATCHERS = ("status", "up", "scale", "restart")  # these commands poll
+_WATCHERS = ("status", "up", "scale", "restart", "resume")  # these commands poll
 _STARTERS = ("submit", "tensorboard")  # these commands start a pod of their own
 
 
@@ -57,28 +57,28 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     """Yield the group, the resource, the verbs, and the commands that need them."""
     yield "apps", "statefulsets", "list", _READERS
     yield "apps", "statefulsets", "watch", (*_WATCHERS, "logs")
-    yield "", "pods", "list", ("ls", "logs", "exec", "stacks", *_STARTERS, "stop", *_WATCHERS, "down")
+    yield "", "pods", "list", ("ls", "logs", "exec", "stacks", *_STARTERS, "stop", *_WATCHERS, "suspend", "down")
     yield "batch", "jobs", "list", (*_READERS, "diff")  # the Jobs of programs, of scripts and of limits
     yield "batch", "jobs", "watch", (*_WATCHERS, "logs")
     # The log shows that a server listens.
-    yield "", "pods/log", "get", ("logs", *_STARTERS, "status", "stacks", "up", "restart", "scale", "down")
+    yield "", "pods/log", "get", ("logs", *_STARTERS, "status", "stacks", "up", "restart", "resume", "scale", "down")
     yield "", "events", "list", ("events", "stacks", *_WATCHERS)
     yield "", "events", "watch", ("events", *_WATCHERS)
     # `submit` connects to the user's warm pod.
-    yield "", "pods/portforward", "get create", ("up", "devices", "connect", *_STARTERS, "restart", "scale")
+    yield "", "pods/portforward", "get create", ("up", "devices", "connect", *_STARTERS, "restart", "resume", "scale")
     # A Secret holds the script's folder. A large folder is sent through `exec`, and the files of `--get` come by it.
     yield "", "secrets", "create", _STARTERS
     yield "batch", "jobs", "create", _STARTERS
-    yield "batch", "jobs", "delete", (*_STARTERS, "stop")
+    yield "batch", "jobs", "delete", (*_STARTERS, "stop", "suspend")
     yield "", "pods", "get", ("submit", "logs", "restart")
     # A watch sees why pods of tasks and scripts end, even if they are deleted at once.
-    yield "", "pods", "watch", (*_STARTERS, "logs", "status", "up", "restart", "scale")
+    yield "", "pods", "watch", (*_STARTERS, "logs", "status", "up", "restart", "resume", "scale")
     yield "", "pods/exec", "get create", ("submit", "restart", "exec", "cp", "stacks")
     yield "", "pods/attach", "get create", ("submit",)  # for the script's standard input
     yield "", "pods", "delete", ("restart",)
     yield "", "pods", "create", ("doctor",)  # two pods test the network
     yield "", "pods", "deletecollection", ("up", "restart", "scale", "down")
-    yield "apps", "statefulsets", "patch", ("scale",)
+    yield "apps", "statefulsets", "patch", ("scale", "suspend", "resume")
     for group, resource in (
         ("networking.k8s.io", "networkpolicies"),
         ("", "configmaps"),
@@ -122,7 +122,7 @@ def _table_of_rules() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
 
 def _table_of_programs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     """Yield the same for job files with programs. A Job whose program changes is created again."""
-    yield "batch", "jobs", "get patch", ("up", "diff", "scale", "restart")
+    yield "batch", "jobs", "get patch", ("up", "diff", "scale", "restart", "suspend", "resume")
     yield "batch", "jobs", "create delete", ("up", "scale", "restart")
     yield "", "secrets", "create deletecollection", ("up",)
 

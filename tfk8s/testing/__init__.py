@@ -18,7 +18,8 @@ from unittest import mock
 from tfk8s import api
 from tfk8s.backends.protocol import Backend
 from tfk8s.core.status import ClusterStatus
-from tfk8s.testing.fake import CREATED, FakeBackend
+from tfk8s.testing.fake import FakeBackend
+from tfk8s.testing.statuses import CREATED
 
 __all__ = ["CREATED", "FakeBackend", "change", "use_backend"]
 

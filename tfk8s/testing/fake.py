@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -16,7 +17,7 @@ from tfk8s.backends.parts import History, Shared
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.backends.stacks import Stacks
-from tfk8s.core import addresses, job_kinds, roles
+from tfk8s.core import job_kinds
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan, Scaling, compare
 from tfk8s.core.resources import NOTHING, named
@@ -27,15 +28,15 @@ from tfk8s.core.storage.claims import claims_to_make
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
 from tfk8s.sessions.timing import TIMING
 from tfk8s.task import wire
+from tfk8s.testing import statuses
 from tfk8s.testing.leases import FakeLeases
-
-CREATED = 1_700_000_000.0  # when every cluster was made
+from tfk8s.testing.statuses import CREATED
 
 
 class FakeBackend:
     """A backend whose clusters are data: servers are ready and programs end at once, and scripts do not run.
 
-    It is its own parts: `scripts`, `detached`, `inside` and `files`.
+    It is its own parts: `scripts`, `detached`, `inside`, `files` and `suspending`.
 
     Args:
         *job_files: the clusters that exist at first, as `tfk8s.load` returns job files.
@@ -88,7 +89,7 @@ class FakeBackend:
         """The backend itself."""
         return self
 
-    detached = inside = files = scripts
+    detached = inside = files = suspending = scripts
 
     def apply(self, job_file: JobFile) -> bool:
         """Make the cluster; refuse a name that another job file has."""
@@ -97,7 +98,7 @@ class FakeBackend:
         existing = self.job_files.get(job_file.name)
         if existing not in (None, job_file):
             raise InvalidInput(f'cluster "{job_file.name}" runs already, from another job file')
-        if existing is None:
+        if existing is None or self.statuses[job_file.name].suspended:
             self._make(job_file, self.first_phase)
         self.leases.apply(leased)
         return existing is None
@@ -213,9 +214,25 @@ class FakeBackend:
         """Make the task, or all tasks, other ones."""
         status = self._check(name)
         self.calls.append(f"restart {name} {task}")
-        again = [self._start(replace(old, restarts=old.restarts + 1), self.first_phase) for old in status.tasks]
+        begin = functools.partial(statuses.start, phase=self.first_phase, exit_code=self.exit_code)
+        again = [begin(replace(old, restarts=old.restarts + 1)) for old in status.tasks]
         tasks = (new if task in (None, new.task) else old for old, new in zip(status.tasks, again, strict=True))
         self.statuses[name] = replace(status, tasks=tuple(tasks))
+        return True
+
+    def suspend(self, name: str, by: str) -> bool:
+        """Make all tasks suspended."""
+        status = self._check(name)
+        self.calls.append(f"suspend {name}")
+        self.statuses[name] = statuses.suspend(status, by, self.flags)
+        return status.suspended is None
+
+    def resume(self, name: str) -> bool:
+        """Make all tasks new ones."""
+        self.calls.append(f"resume {name}")
+        if not self._check(name).suspended:
+            return False
+        self._make(self.job_files[name], self.first_phase, 301)
         return True
 
     def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
@@ -261,29 +278,9 @@ class FakeBackend:
             raise NoSuchCluster(f'there is no cluster "{name}"', help="tfk8s up --local FILE starts one")
         return self.statuses[name]
 
-    def _start(self, task: TaskStatus, phase: Phase) -> TaskStatus:
-        if not task.is_program or phase is not Phase.READY:
-            return replace(task, phase=phase)
-        reason, end = (f"exited with {self.exit_code}", Phase.FAILED) if self.exit_code else ("", Phase.SUCCEEDED)
-        return replace(task, phase=end, exit_code=self.exit_code, reason=reason)
-
     def _make(self, job_file: JobFile, phase: Phase, pid: int = 101, kept: Sequence[TaskStatus] = ()) -> None:
-        address = addresses.local_address(job_file)
-        jobs, by_task = {job.name: job for job in job_file.jobs}, {task.task: task for task in kept}
-        tasks = (
-            TaskStatus(
-                task=task, phase=phase, address=address(task), runs_on=f"pid {number}", since=CREATED,
-                is_program=jobs[task.job].program is not None, is_data=jobs[task.job].kind == roles.DATA,
-            )
-            for number, task in enumerate(job_file, pid)
-        )  # fmt: skip
         self.job_files[job_file.name] = job_file
-        self.statuses[job_file.name] = ClusterStatus(
-            name=job_file.name, backend=self.name, location=f"/state/{job_file.name}", created=CREATED,
-            target=f"grpc://{address(job_file.master_task)}" if job_kinds.has_target(job_file) else "",
-            master=job_file.master_task, success=tuple(job_kinds.success_tasks(job_file)), requests=named(job_file),
-            tasks=tuple(by_task.get(task.task) or self._start(task, phase) for task in tasks),
-        )  # fmt: skip
+        self.statuses[job_file.name] = statuses.make(job_file, phase, pid, kept, self.exit_code)
         event = Event(id="", time=CREATED, about="", warning=False, reason=phase.value, message="")
         self.past_events += (replace(event, id=task, about=task) for task in map(str, job_file))
 

@@ -57,6 +57,8 @@ Commands:
   events       List the events of a cluster, oldest first.
   scale        Change the number of tasks of jobs.
   restart      Restart a task, or all tasks.
+  suspend      End all tasks of a cluster, and keep the rest until `resume`.
+  resume       Start a suspended cluster again, and wait until all is ready.
   down         Remove a cluster: all that `tfk8s up` created, but claims.
   roles        Print the Roles that users of a shared namespace need.
   doctor       Check what is missing here, and say how to fix it.

@@ -65,7 +65,7 @@ def tab(run: Run, state_home: Path, monkeypatch: pytest.MonkeyPatch) -> Tab:
 
 
 WORDS = [
-    ("tfk8s s", ["schema", "submit", "stop", "status", "stacks", "scale", "server"]),
+    ("tfk8s s", ["schema", "submit", "stop", "status", "stacks", "scale", "suspend", "server"]),
     ("tfk8s --", ["--version", "--help"]),
     ("tfk8s status --local ", ["mnist", "toy"]),
     ("tfk8s status --local m", ["mnist"]),
@@ -173,7 +173,7 @@ def test_contexts_of_the_kubeconfig(tab: Tab, tmp_path: Path, monkeypatch: pytes
 
 
 def test_fish_shows_the_help(tab: Tab) -> None:
-    assert tab("tfk8s res", "fish")[0] == ["restart\tRestart a task, or all tasks."]
+    assert tab("tfk8s rest", "fish")[0] == ["restart\tRestart a task, or all tasks."]
 
 
 @pytest.mark.parametrize(("shell", "line"), [("zsh", "compdef _tfk8s_completion tfk8s"), ("fish", "complete_fish")])

@@ -50,6 +50,7 @@ DOCUMENT = {
     "phase": "Ready",
     "exit_code": None,
     "reason": "",
+    "suspended": None,
     "target": "grpc://localhost:2222",
     "master": "chief/0",
     "created": "2023-11-14T22:13:20Z",

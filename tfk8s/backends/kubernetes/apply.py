@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tfk8s.backends.kubernetes import claims, helm, pod_refusals
+from tfk8s.backends.kubernetes import claims, helm, pod_refusals, suspend
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -14,8 +14,16 @@ from tfk8s.backends.kubernetes.pods import containers, pod_ends
 from tfk8s.backends.kubernetes.pods.total_requests import requested
 from tfk8s.backends.kubernetes.restart import recreate_pods
 from tfk8s.backends.kubernetes.scripts import program_archives
-from tfk8s.backends.kubernetes.workloads import deployed, lifetime, pods_dry_run, program_jobs, queue_changes
+from tfk8s.backends.kubernetes.workloads import (
+    deployed,
+    lifetime,
+    pods_dry_run,
+    program_jobs,
+    queue_changes,
+    suspension,
+)
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
+from tfk8s.core.lifetime import SUSPENDED
 from tfk8s.core.plan import Change, Plan, Scaling, compare
 from tfk8s.core.spec import Task
 from tfk8s.core.task_names import require_no_variables
@@ -40,12 +48,16 @@ def apply(
         secret: the Secret with the folder of the programs' scripts.
         dry_run: change nothing.
 
+    A suspended cluster is resumed, which is no change.
+
     Raises:
         InvalidInput: an object of that name belongs to somebody else, tasks would go that may hold variables, or the
             namespace refuses the pods that would replace running ones; nothing was changed.
         NamespaceTerminating: the namespace is being deleted.
     """
     before = [client.find(paths.path(item, namespace)) for item in objects]
+    wish = suspension.read(filter(None, before))
+    before = [item and suspension.awake(item, wish) for item in before]
     for item, existing in zip(objects, before, strict=True):
         _require_own(item, existing)
     obsolete = _obsolete(client, namespace, name, objects)
@@ -53,7 +65,7 @@ def apply(
     refusal = (
         by_helm
         or _why_refused(name, zip(before, objects, strict=True))
-        or _refused_pods(client, namespace, name, before, objects)
+        or _refused_pods(client, namespace, name, before, objects, force=wish is not None)
     )
     if refusal and not dry_run:
         raise refusal
@@ -66,12 +78,14 @@ def apply(
     after = (
         [helm.preview(client, namespace, *pair) for pair in zip(objects, before, strict=True)]
         if by_helm
-        else list(_apply_all(client, namespace, objects, secret, dry_run=dry_run))
+        else list(_apply_all(client, namespace, objects, secret, dry_run=dry_run, force=wish is not None))
     )
     pairs = [*zip(before, after, strict=True), *((old, None) for old in obsolete)]
     restarted = [(old, new) for old, new in pairs if old and new and _template(old) != _template(new)]
     if not dry_run:
         _delete(client, namespace, obsolete)
+        if wish:
+            suspend.finish_resume(client, filter(manifests.has_tasks, after))
         recreate_pods(client, namespace, name, [new for _, new in restarted])
         program_archives.delete_obsolete(client, namespace, name, [old for old, _ in pairs], after)
     return Plan(
@@ -85,11 +99,12 @@ def apply(
 
 
 def _refused_pods(
-    client: Client, namespace: str, name: str, before: Iterable[Object | None], objects: Iterable[Object]
-) -> InvalidInput | None:
+    client: Client, namespace: str, name: str, before: Iterable[Object | None], objects: Iterable[Object], *,
+    force: bool,
+) -> InvalidInput | None:  # fmt: skip
     """Return the error about pods that would replace running ones, if Kueue or the API server refuses them."""
     running = [(old, item) for old, item in zip(before, objects, strict=True) if old and manifests.has_tasks(item)]
-    after = _apply_all(client, namespace, [item for _, item in running], None, dry_run=True)
+    after = _apply_all(client, namespace, [item for _, item in running], None, dry_run=True, force=force)
     changed = [(old, new) for (old, _), new in zip(running, after, strict=True) if _template(old) != _template(new)]
     return queue_changes.refusal(name, changed) or pods_dry_run.refusal(client, namespace, changed)
 
@@ -113,14 +128,21 @@ def _why_refused(name: str, pairs: Iterable[tuple[Object | None, Object]]) -> In
 
 
 def _apply_all(
-    client: Client, namespace: str, objects: Sequence[Object], secret: Object | None, *, dry_run: bool
+    client: Client,
+    namespace: str,
+    objects: Sequence[Object],
+    secret: Object | None,
+    *,
+    dry_run: bool,
+    force: bool = False,
 ) -> Iterator[Object]:
-    """Apply the objects, and yield each as the API server has it then."""
+    """Apply the objects, and yield each as the API server has it then. `force` takes back the numbers of tasks."""
     account = None
     for item in objects:
         owned = lifetime.with_owner(item, account) if account and item["kind"] in ("Role", "RoleBinding") else item
+        is_set = item["kind"] == "StatefulSet"
         try:
-            applied = client.apply(paths.path(item, namespace), owned, dry_run=dry_run)
+            applied = client.apply(paths.path(item, namespace), owned, dry_run=dry_run, force=force and is_set)
         except ApiError as error:
             if program_jobs.is_refused_change(item, error):
                 applied = program_jobs.replace(client, namespace, item, dry_run=dry_run)
@@ -191,6 +213,9 @@ def _content(item: Object) -> Object:
     if item["kind"] == "ServiceAccount":
         ignored.append("annotations")  # where `run` renews its lease
     metadata = {key: value for key, value in item["metadata"].items() if key not in ignored}
+    if SUSPENDED in metadata.get("annotations", {}):
+        metadata["annotations"] = {**metadata["annotations"]}
+        del metadata["annotations"][SUSPENDED]
     return {key: value for key, value in item.items() if key != "status"} | {"metadata": metadata}
 
 

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import render
+from tfk8s.backends import suspended
 from tfk8s.backends.kubernetes import apply, claims, default_deny, events, parts, pod_refusals, restart, status
 from tfk8s.backends.kubernetes.api_server import logs, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
@@ -49,6 +50,7 @@ class KubernetesBackend:
         self.scripts, self.detached = parts.PodScripts(*given), parts.DetachedPods(*given)
         self.inside, self.files = parts.InsidePods(*given), parts.PodFiles(*given)
         self.history = PodHistory(self, lambda name: claims.location(self._client, self._namespace_of(name)))
+        self.suspending = parts.SuspendingPods(*given)
         self.shared = parts.SharedNamespace(self._client, namespace)
 
     def objects(self, job_file: JobFile) -> list[Object]:
@@ -129,6 +131,7 @@ class KubernetesBackend:
     def dial(self, name: str, task: Task) -> socket.socket:
         """Return a stream to a task's server, through the API server."""
         cluster = self._find(name)
+        suspended.require_awake(name, cluster.suspended, self.flags)
         pod = task_pods.names(self._client, cluster, [task])[task]
         return streams.dial(self._client, cluster.namespace, pod, cluster.port(task))
 

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfk8s.backends import devices
-from tfk8s.backends.kubernetes import claims, status
+from tfk8s.backends import devices, suspended
+from tfk8s.backends.kubernetes import claims, status, suspend
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes import free_gpus
@@ -35,13 +35,19 @@ class _Part:
     def __init__(self, client: Client, find: Callable[[str], DeployedCluster], flags: str) -> None:
         self._client, self._find, self._flags = client, find, flags
 
+    def _find_awake(self, name: str) -> DeployedCluster:
+        """Return a cluster that is not suspended."""
+        cluster = self._find(name)
+        suspended.require_awake(name, cluster.suspended, self._flags)
+        return cluster
+
     def _find_servers(self, name: str) -> DeployedCluster:
         """Return a cluster to which sessions can connect.
 
         Raises:
             InvalidInput: all tasks of the cluster run programs.
         """
-        cluster = self._find(name)
+        cluster = self._find_awake(name)
         if not cluster.has_servers:
             raise devices.no_servers(name, self._flags)
         return cluster
@@ -49,7 +55,7 @@ class _Part:
     @contextlib.contextmanager
     def _container(self, name: str, task: Task) -> Iterator[tuple[str, str]]:
         """Yield the namespace and the pod of a task, whose state errors name."""
-        cluster = self._find(name)
+        cluster = self._find_awake(name)
         pod = task_pods.names(self._client, cluster, [task])[task]
         with status.naming_state(self._client, cluster, task):
             yield cluster.namespace, pod
@@ -83,7 +89,7 @@ class PodScripts(_Part):
         """Run TensorBoard in a pod, as `tensorboard_pod.run` does."""
         from tfk8s.backends.kubernetes.scripts import tensorboard_pod
 
-        return tensorboard_pod.run(self._client, self._find(name), folder, requirements, token, port)
+        return tensorboard_pod.run(self._client, self._find_awake(name), folder, requirements, token, port)
 
 
 class DetachedPods(_Part):
@@ -128,7 +134,7 @@ class InsidePods(_Part):
         """Look into the containers of tasks and scripts."""
         from tfk8s.backends.kubernetes.scripts import script_stacks
 
-        return script_stacks.read(self._client, self._find(name), chosen)
+        return script_stacks.read(self._client, self._find_awake(name), chosen)
 
     def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
         """End Jobs of programs after the end of another Job, which ends only its own pods."""
@@ -147,6 +153,18 @@ class PodFiles(_Part):
         """Copy files to the container of a task."""
         with self._container(name, task) as (namespace, pod):
             task_files.send(self._client, namespace, pod, local, path)
+
+
+class SuspendingPods(_Part):
+    """Suspends clusters of pods."""
+
+    def suspend(self, name: str, by: str) -> bool:
+        """End all pods but that of the limits."""
+        return suspend.suspend(self._client, self._find(name), by)
+
+    def resume(self, name: str) -> bool:
+        """Let the StatefulSets and Jobs make their pods again."""
+        return suspend.resume(self._client, self._find(name))
 
 
 class SharedNamespace:

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tfk8s import concurrency
+from tfk8s.backends import suspended
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -93,7 +94,10 @@ def read(
         master=cluster.master,
         tasks=tuple(_with_listening(client, tasks, by_task, is_listening)),
         created=min(pod_status.seconds(item["metadata"]["creationTimestamp"]) for item in cluster.workloads.values()),
-        reason=_why_hopeless(cluster, tasks, by_task),
+        reason=suspended.reason(cluster.name, cluster.suspended, "")
+        if cluster.suspended
+        else _why_hopeless(cluster, tasks, by_task),
+        suspended=cluster.suspended,
         requests=requested(cluster.workloads.values(), warm_status.running(warm)),
         scripts=(
             *_in_warm_pods(client, cluster.master.job, warm, events, read_scripts),
@@ -175,6 +179,8 @@ def _task(
             phase, reason, exit_code, restarts = program_status.read(program, task, pod, found)
         else:
             phase, reason = pod_status.phase_and_reason(task.job, pod, found)
+    if cluster.suspended and pod is None and phase is Phase.PENDING:
+        phase, reason = Phase.SUSPENDED, ""
     if reason and pod and (line := error_lines.get(pod["metadata"]["name"])):
         reason += f": {line}"
     return TaskStatus(

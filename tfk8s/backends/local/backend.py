@@ -18,9 +18,10 @@ from tfk8s.backends import devices, downloads, foreground_scripts, interpreter
 from tfk8s.backends.foreground_scripts import ForegroundScripts
 from tfk8s.backends.history import files, writing
 from tfk8s.backends.local import capacity, cluster_status, logs, starting, state, supervisor_client
-from tfk8s.backends.local.programs import cluster_end
+from tfk8s.backends.local.programs import cluster_end, cluster_suspension
+from tfk8s.backends.local.programs.cluster_suspension import SuspendingProcesses
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
-from tfk8s.backends.local.supervision import history, requests
+from tfk8s.backends.local.supervision import history, requests, suspended_file
 from tfk8s.backends.local.supervision.held_leases import HeldLeases
 from tfk8s.backends.local.supervision.script_request import script_request
 from tfk8s.backends.local.way_out.expected import expected
@@ -70,7 +71,7 @@ class LocalBackend:
         self.leases = HeldLeases()
         self.scripts = ForegroundScripts(_find, self._run)
         self.detached = foreground_scripts.no_detached(_find)
-        self.inside = InsideProcesses()
+        self.inside, self.suspending = InsideProcesses(), SuspendingProcesses(_find)
         self.history = history.LocalHistory()
         self.files = Absent(_find, lambda *_: InvalidInput(
             "tasks of a cluster on this machine have the files of this machine", help="copy them with cp"
@@ -87,11 +88,21 @@ class LocalBackend:
         with state.locked():
             folder = state.folder(job_file.name)
             record = folder.read()
+            resumed = record is not None and self._resume(folder, record, job_file)
             if record is not None and folder.is_running():
-                return self._apply_to_running(folder, record, job_file, has_lease=has_lease)
+                return self._apply_to_running(folder, record, job_file, has_lease=has_lease) or resumed
             connection = starting.start(folder, job_file, exposed=self._exposed, python=self._python, leased=has_lease)
             self.leases.hold(job_file.name, connection)
         return True
+
+    def _resume(self, folder: state.Folder, record: Record, job_file: JobFile) -> bool:
+        """Resume a cluster if it is suspended, and if its job file is the same but for the numbers of tasks."""
+        if suspended_file.read(folder) is None:
+            return False
+        starting.check_python(record, self._python)
+        if not record.is_resized(job_file):
+            starting.check_same(record, job_file)
+        return cluster_suspension.resume(folder, record)
 
     def _change(self, folder: state.Folder, record: Record, job_file: JobFile) -> bool:
         starting.check_python(record, self._python)
@@ -122,7 +133,8 @@ class LocalBackend:
         starting.check_volumes(job_file)
         name, folder = job_file.name, state.folder(job_file.name)
         record = folder.read()
-        if record is None or not folder.is_running():
+        is_suspended = suspended_file.read(folder) is not None
+        if record is None or not (folder.is_running() or is_suspended):
             starting.check_machine(job_file, self._python)
             return Plan(
                 name=name, changes=(Change(kind="cluster", name=name, action=Action.CREATE),), requests=named(job_file),
@@ -131,7 +143,7 @@ class LocalBackend:
         starting.check_python(record, self._python)
         change = compare("cluster", name, job_file_to_dict(record.job_file), job_file_to_dict(job_file))
         if change is None:
-            return Plan(name=name, restarts=tuple(cluster_status.failed_servers(folder)))
+            return Plan(name=name, restarts=() if is_suspended else tuple(cluster_status.failed_servers(folder)))
         refusal = f"`up` changes only the numbers of tasks of a cluster that runs: tfk8s down --local {name} first"
         return Plan(
             name=name, changes=(change,), refusal="" if record.is_resized(job_file) else refusal,

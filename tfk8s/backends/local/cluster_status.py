@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tfk8s.backends import suspended
 from tfk8s.backends.local import state, supervisor_client
 from tfk8s.backends.local.record import Record, TaskRecord
+from tfk8s.backends.local.supervision import suspended_file
 from tfk8s.core.job_kinds import success_tasks
 from tfk8s.core.progress import StepProgress, parse
 from tfk8s.core.resources import named
@@ -41,11 +43,14 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
     except ClusterError as error:
         reason, tasks = str(error), _all_tasks(record, Phase.UNKNOWN, "the cluster's supervisor does not respond")
         limits = limits._replace(lease=0.0)  # perhaps; else a `run` would take the cluster for one without, and keep it
+    if suspension := suspended_file.read(folder):
+        reason = suspended.reason(record.name, suspension, " --local")
+        tasks = _all_tasks(record, Phase.SUSPENDED, "")
     return ClusterStatus(
         name=record.name, backend="local", location=str(folder.path), target=record.target,
         master=record.job_file.master_task, tasks=tuple(tasks), created=record.created, reason=reason, scripts=scripts,
-        requests=named(record.job_file),
-        limits=limits, idle_since=idle_since, success=tuple(success_tasks(record.job_file)),
+        suspended=suspension, requests=named(record.job_file), limits=limits,
+        idle_since=idle_since, success=tuple(success_tasks(record.job_file)),
         is_elastic=record.elastic, isolation=isolation, way_out=way_out,
         python=record.python, tensorflow=record.tensorflow_version,
     )  # fmt: skip

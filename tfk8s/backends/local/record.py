@@ -234,7 +234,8 @@ def relocate(record: Record, ports: Ports, kept: Collection[Task] = ()) -> Recor
         OSError: there are no free ports.
     """
     used = {_port(task.address) for task in record.tasks if task.task in kept}
-    chosen = ports.choose({task.task: task.port for task in record.tasks if task.task not in kept}, used)
+    wanted = {task.task: _port(task.address) for task in record.tasks if task.task not in kept}  # that of before, too
+    chosen = ports.choose(wanted, used)
     before = record.addresses
 
     def address(task: Task) -> str:

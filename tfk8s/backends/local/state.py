@@ -10,6 +10,7 @@ scripts.log      the fork server's output
 data/            the state of tf.data's dispatcher
 events.log       the phases of the tasks; likewise
 end.txt          the limit at which the supervisor ended the cluster
+suspended.json   the Suspension, until `resume`
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class Folder:
             ClusterError: the folder can't be written.
         """
         with writable(self.path):
-            self._write("cluster.json", record.to_dict())
+            self.write("cluster.json", record.to_dict())
 
     def exists(self) -> bool:
         """Return whether the cluster exists, even with a damaged record."""
@@ -174,9 +175,9 @@ class Folder:
 
     def write_supervisor(self, pid: int) -> None:
         """Record the process that supervises the cluster."""
-        self._write("supervisor.json", {"pid": pid, "started": start_time(pid)})
+        self.write("supervisor.json", {"pid": pid, "started": start_time(pid)})
 
-    def _write(self, name: str, plain: object) -> None:
+    def write(self, name: str, plain: object) -> None:
         """Write a file for this user alone: a reader finds all of it, or the file of before."""
         unfinished = self.path / f"{name}.new"
         with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:

@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from tfk8s import polling
-from tfk8s.backends import interpreter
+from tfk8s.backends import interpreter, suspended
 from tfk8s.backends.local import state
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
-from tfk8s.backends.local.supervision import requests
+from tfk8s.backends.local.supervision import requests, suspended_file
 from tfk8s.core.environment import without_proxy
 from tfk8s.core.output.reason import telling_line
 from tfk8s.errors import ClusterError
@@ -133,6 +133,8 @@ def _wait_for_answer(
 def gone_error(folder: state.Folder) -> SupervisorGone:
     """Return the error for a cluster whose supervisor has ended."""
     name = folder.path.name
+    if suspension := suspended_file.read(folder):
+        return SupervisorGone(suspended.why_unusable(name, suspension), help=f"tfk8s resume --local {name}")
     if reason := folder.end():
         return SupervisorGone(
             f'cluster "{name}" has ended {reason}',

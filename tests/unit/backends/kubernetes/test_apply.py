@@ -45,7 +45,7 @@ class ReadOnlyClient:
 class TerminatingNamespace(ReadOnlyClient):
     """An API server in whose namespace nothing can be created any more."""
 
-    def apply(self, path: str, item: Object, *, dry_run: bool = False) -> Object:
+    def apply(self, path: str, item: Object, *, dry_run: bool = False, force: bool = False) -> Object:
         if found := self.find(path):
             return found
         message = f"{path} is forbidden: unable to create new content in namespace ns because it is being terminated"
@@ -212,7 +212,7 @@ class Namespace:
     def get(self, path: str, query: object) -> Object:
         return {"items": [item for key, item in self.objects.items() if key.rpartition("/")[0] == path]}
 
-    def apply(self, path: str, item: Object, *, dry_run: bool = False) -> Object:
+    def apply(self, path: str, item: Object, *, dry_run: bool = False, force: bool = False) -> Object:
         if not dry_run:
             self.writes.append(path)
         return {**item, "metadata": {**self.objects.get(path, item)["metadata"], **item["metadata"]}}

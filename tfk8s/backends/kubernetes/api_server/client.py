@@ -167,13 +167,14 @@ class Client:
                 return
             page["continue"] = token
 
-    def apply(self, path: str, item: Object, *, dry_run: bool = False) -> Object:
+    def apply(self, path: str, item: Object, *, dry_run: bool = False, force: bool = False) -> Object:
         """Apply an object by server-side apply; return the object that the API server has then.
 
-        The number of a disruption budget is taken back from the cluster's own Job and from administrators.
+        The number of a disruption budget is taken back from the cluster's own Job and from administrators; with
+        `force`, each field from whoever has changed it.
         """
         query = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
-        query |= {"force": "true"} if item["kind"] == "PodDisruptionBudget" else {}
+        query |= {"force": "true"} if force or item["kind"] == "PodDisruptionBudget" else {}
         return self.send("PATCH", path, query, item, APPLY)
 
     def text(self, path: str, query: Query | None = None) -> str:

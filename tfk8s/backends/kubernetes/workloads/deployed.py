@@ -11,12 +11,13 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Query, Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pods import containers
-from tfk8s.backends.kubernetes.workloads import lifetime
+from tfk8s.backends.kubernetes.workloads import lifetime, suspension
 from tfk8s.core import compact, naming
 from tfk8s.core.addresses import POD_NAMESPACE
 from tfk8s.core.compact import JobSize
 from tfk8s.core.environment import DATA_SERVICE
 from tfk8s.core.job_kinds import success_tasks
+from tfk8s.core.lifetime import Suspension
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.script import ScriptResources, parse_resources
 from tfk8s.core.spec import Job, JobFile, Task
@@ -43,6 +44,7 @@ class DeployedCluster:
             NetworkPolicy of a cluster from an earlier version has no ports for them.
         script: the resources of scripts, as the job file names them.
         data_service: the address of tf.data's dispatcher, "grpc://host:port"; "" without tf.data's service.
+        suspended: since when and by whom the cluster is suspended; its workloads have the numbers of tasks of before.
     """
 
     name: str
@@ -55,6 +57,7 @@ class DeployedCluster:
     warm: bool | None = None
     script: ScriptResources = field(default_factory=ScriptResources)
     data_service: str = ""
+    suspended: Suspension | None = None
 
     @property
     def master(self) -> Task:
@@ -155,6 +158,8 @@ def describe(items: Sequence[Object]) -> DeployedCluster:
 
 def _describe(items: Sequence[Object]) -> DeployedCluster:
     workloads = [item for item in items if manifests.has_tasks(item)]
+    suspended = suspension.read(workloads)
+    workloads = [suspension.awake(item, suspended) for item in workloads]
     metadata, environment = workloads[0]["metadata"], containers.template_variables(workloads[0])
     by_job = {item["metadata"]["labels"][manifests.COMPONENT]: item for item in workloads}
     return DeployedCluster(
@@ -169,6 +174,7 @@ def _describe(items: Sequence[Object]) -> DeployedCluster:
         warm=_WARM.get(metadata.get("annotations", {}).get(manifests.WARM), False),
         script=_script_resources(metadata),
         other_jobs=[item for item in items if not manifests.has_tasks(item)],
+        suspended=suspended,
         data_service=environment.get(DATA_SERVICE, "").replace(POD_NAMESPACE, metadata["namespace"]),
     )
 

@@ -37,7 +37,7 @@ class ObjectStore:
         found = [item for key, item in self.objects.items() if key.rpartition("/")[0] == path]
         return {"items": [item for item in found if terms.items() <= item["metadata"]["labels"].items()]}
 
-    def apply(self, path: str, item: Object, *, dry_run: bool = False) -> Object:
+    def apply(self, path: str, item: Object, *, dry_run: bool = False, force: bool = False) -> Object:
         if self.refused and self.refused in path:
             message = f'User "jo" cannot patch resource "{self.refused}" in API group "" in the namespace "ns"'
             raise errors.from_response(403, json.dumps({"message": message}).encode(), "test")
@@ -141,7 +141,7 @@ def test_a_renewal_is_no_change(store: ObjectStore) -> None:
     path = "/api/v1/namespaces/ns/serviceaccounts/demo-lifetime"
     applied = store.apply
 
-    def apply(path: str, item: Object, *, dry_run: bool = False) -> Object:
+    def apply(path: str, item: Object, *, dry_run: bool = False, force: bool = False) -> Object:
         made = applied(path, item, dry_run=dry_run)
         if item["kind"] == "ServiceAccount":  # the API server keeps the fields of others
             made["metadata"]["annotations"] = {RENEWED: "now"}

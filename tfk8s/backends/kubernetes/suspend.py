@@ -1,0 +1,118 @@
+"""Suspends clusters: StatefulSets have no pods then, and the Jobs of programs are suspended.
+
+An annotation of one workload, the master's, records the wish with the numbers of tasks before anything else changes,
+and goes after all else. So the next `suspend`, `resume`, `up` or `down` finishes what a command that was killed has
+left half-done. The cluster's own Job suspends a cluster likewise (`task/suspender.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from tfk8s.backends.kubernetes import helm
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import FIELD_MANAGER, MERGE, Client
+from tfk8s.backends.kubernetes.claims import DELETE_TIMEOUT
+from tfk8s.backends.kubernetes.pods import pod_ends
+from tfk8s.backends.kubernetes.workloads import lifetime, program_status
+from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
+from tfk8s.core.lifetime import SUSPENDED, Suspension
+from tfk8s.errors import InvalidInput
+from tfk8s.render import kueue, manifests
+from tfk8s.render.lifetime import COMPONENT
+from tfk8s.render.pods import Object
+
+
+def suspend(client: Client, cluster: DeployedCluster, by: str) -> bool:
+    """End all pods of a cluster but that of its limits and those that have ended; return whether this is new.
+
+    Raises:
+        InvalidInput: the cluster is in a queue.
+        WaitTimeout: pods do not end.
+    """
+    workloads = list(cluster.workloads.values())
+    _require_unqueued(cluster)
+    if cluster.suspended is None:
+        counts = {
+            job: manifests.task_count(item) for job, item in cluster.workloads.items() if item["kind"] == "StatefulSet"
+        }
+        wish = Suspension(time.time(), by, counts)
+        _patch(client, cluster.workload(cluster.master.job) or workloads[0], _annotation(wish.to_text()))
+    for item in workloads:
+        if item["kind"] == "StatefulSet":
+            _patch(client, item, {"spec": {"replicas": 0}})
+        elif program_status.end(item) is None:
+            _patch(client, item, {"spec": {"suspend": True}})
+    for job in cluster.other_jobs:
+        if not lifetime.is_lifetime(job) and program_status.end(job) is None:
+            client.send("DELETE", paths.path(job, cluster.namespace), {"propagationPolicy": "Background"})
+    _wait_for_ends(client, cluster)
+    return cluster.suspended is None
+
+
+def _require_unqueued(cluster: DeployedCluster) -> None:
+    for item in cluster.workloads.values():
+        if queue := kueue.queue_of(item):
+            raise InvalidInput(
+                f'"{cluster.name}" can\'t be suspended in queue "{queue}": Kueue admits all its pods as one group',
+                help=f"tfk8s down {cluster.name} gives its quota back, and keeps its claims; tfk8s up starts it again",
+            )
+
+
+def _wait_for_ends(client: Client, cluster: DeployedCluster) -> None:
+    path, query = paths.collection("Pod", cluster.namespace), paths.of_cluster(cluster.name)
+    query["labelSelector"] += f",{manifests.COMPONENT}!={COMPONENT}"
+    wait = pod_ends.PodWait(f'the pods of "{cluster.name}"', DELETE_TIMEOUT)
+
+    def are_gone() -> bool:
+        pods = list(filter(_is_left, client.get(path, query)["items"]))
+        wait.note(pods)
+        return not pods
+
+    wait.until(are_gone)
+
+
+def _is_left(pod: Object) -> bool:
+    """Return whether a pod runs or ends; one that has ended by itself keeps its log."""
+    return "deletionTimestamp" in pod["metadata"] or pod["status"].get("phase") not in ("Succeeded", "Failed")
+
+
+def resume(client: Client, cluster: DeployedCluster) -> bool:
+    """Start the tasks of a cluster again if it is suspended; return whether it was."""
+    if cluster.suspended is None:
+        return False
+    for item in cluster.workloads.values():
+        if item["kind"] != "StatefulSet":
+            continue
+        if helm.refusal(item):
+            _patch(client, item, {"spec": {"replicas": manifests.task_count(item)}})
+        else:  # by force: the number belongs to `up` again, whoever has suspended the cluster
+            client.apply(paths.path(item, cluster.namespace), manifests.scaled(item, {}), force=True)
+    finish_resume(client, cluster.workloads.values())
+    return True
+
+
+def finish_resume(client: Client, workloads: Iterable[Object]) -> None:
+    """Resume the Jobs of programs, and then take back the wish that their cluster is suspended.
+
+    Args:
+        workloads: the cluster's. Its StatefulSets have their numbers of tasks again.
+    """
+    workloads = list(workloads)
+    for item in workloads:
+        if manifests.is_program(item) and item["spec"].get("suspend") and program_status.end(item) is None:
+            _patch(client, item, {"spec": {"suspend": False}})
+    for item in workloads:
+        if SUSPENDED in item["metadata"].get("annotations", {}):
+            _patch(client, item, _annotation(None))
+
+
+def _annotation(text: str | None) -> Object:
+    return {"metadata": {"annotations": {SUSPENDED: text}}}
+
+
+def _patch(client: Client, item: Object, change: Object) -> None:
+    """Change an object as another manager of fields than `up`, which then does not undo the change by its absence."""
+    path = paths.path(item, item["metadata"]["namespace"])
+    client.send("PATCH", path, {"fieldManager": f"{FIELD_MANAGER}-suspend"}, change, MERGE)

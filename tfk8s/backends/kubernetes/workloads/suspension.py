@@ -1,0 +1,38 @@
+"""The suspension of a cluster, as an annotation of its workloads says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tfk8s.core.lifetime import SUSPENDED, Suspension
+from tfk8s.errors import ClusterError
+from tfk8s.render import manifests
+from tfk8s.render.pods import Object
+
+
+def read(workloads: Iterable[Object]) -> Suspension | None:
+    """Return since when and by whom the cluster of these workloads is suspended; None if it is not.
+
+    Raises:
+        ClusterError: somebody else has written the annotation.
+    """
+    for item in workloads:
+        metadata = item["metadata"]
+        if text := metadata.get("annotations", {}).get(SUSPENDED):
+            try:
+                return Suspension.parse(text)
+            except (ValueError, RecursionError) as error:
+                what = f"{item['kind'].lower()} {metadata['name']}"
+                raise ClusterError(
+                    f"the annotation {SUSPENDED} of {what} is not as tfk8s makes it",
+                    help=f"kubectl annotate -n {metadata['namespace']} {what} {SUSPENDED}- removes it; then `tfk8s up`",
+                ) from error
+    return None
+
+
+def awake(workload: Object, suspension: Suspension | None) -> Object:
+    """Return a workload with the number of tasks that it has while its cluster is not suspended."""
+    if suspension is None or workload["kind"] != "StatefulSet":
+        return workload
+    spec, job = workload["spec"], workload["metadata"]["labels"][manifests.COMPONENT]
+    return {**workload, "spec": {**spec, "replicas": suspension.tasks.get(job, max(1, spec.get("replicas", 1)))}}
