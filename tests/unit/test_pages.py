@@ -47,6 +47,7 @@ ELSEWHERE = {
     "source": "a shell's own command",
     "tfk8s connect": "tests/local/test_commands.py connects",
     "tfk8s doctor": "tests/unit/features/test_doctor.py and tests/cluster/test_doctor.py",
+    "tfk8s submit --watch": "tests/local/test_watch.py",
     "tfk8s diff mnist@": "tests/unit/features/test_history.py",
     "tfk8s events mnist@": "tests/unit/features/test_history.py",
     "tfk8s image": "tests/unit/features/test_images.py, and .ci/run",

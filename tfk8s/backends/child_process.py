@@ -1,4 +1,4 @@
-"""A child process that serves a page to the user, beside the command that runs in this process."""
+"""A child process that belongs to the command that runs in this process."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from collections.abc import Mapping, Sequence
 from tfk8s import platforms
 
 
-def start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def start(
+    command: Sequence[str], environment: Mapping[str, str], what: str = "processes that serve a page"
+) -> subprocess.Popen[bytes]:
     """Start a process that writes where this process writes, reads nothing, and ends with this process.
 
     Args:
         command: the program and its arguments.
         environment: its whole environment.
+        what: the use of the process, for the error.
 
     Raises:
         InvalidInput: this system is not Linux.
     """
-    platforms.require_linux("processes that serve a page")
+    platforms.require_linux(what)
     from tfk8s.sessions.forks import processes
 
     return subprocess.Popen(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -46,6 +48,9 @@ def submit(
     here: Annotated[
         bool, typer.Option("--here", help="Run on this machine; forward localhost:2222 and up to the tasks.")
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Run again when a file of the script's folder changes, until Ctrl-C.")
+    ] = False,
     timeout: options.StartTimeout = None,
     result: Result = None,
     python: options.Python = None,
@@ -66,10 +71,15 @@ def submit(
         tfk8s submit --get model mnist train.py
         tfk8s submit --trace steps.html mnist train.py
         tfk8s submit --detach mnist train.py
+        tfk8s submit --watch mnist train.py
         tfk8s submit --retries 3 --without worker/3 mnist train.py
     """
     del result  # `Command.invoke` writes the file
     require_order("submit", name, script)
+    if watch and detach:
+        raise InvalidInput("--watch can't be combined with --detach: each run ends with this command")
+    if watch:
+        api.feature("watch").run_again(sys.argv[1:], Path(script))
     recording = _recording(trace, trace_every)
     if here and detach:
         raise InvalidInput("--here can't be combined with --detach: a script on this machine ends with its command")

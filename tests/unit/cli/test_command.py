@@ -90,6 +90,7 @@ Usage: tfk8s submit [OPTIONS] NAME|FILE SCRIPT [ARGS...]
       tfk8s submit --get model mnist train.py
       tfk8s submit --trace steps.html mnist train.py
       tfk8s submit --detach mnist train.py
+      tfk8s submit --watch mnist train.py
       tfk8s submit --retries 3 --without worker/3 mnist train.py
 
 Arguments:
@@ -122,6 +123,8 @@ Options:
                            continues.
   --here                   Run on this machine; forward localhost:2222 and up
                            to the tasks.
+  --watch                  Run again when a file of the script's folder
+                           changes, until Ctrl-C.
   --timeout TIME           Wait up to TIME for the cluster to be ready, and as
                            long for the script's pod to start.
   --result FILE            Write the exit code, the times and an error to

@@ -216,6 +216,10 @@ def test_submit_copies_files(run: Run, backend: FakeBackend) -> None:
             ),
         ),
         (
+            ["--watch", "-d"],
+            "error: --watch can't be combined with --detach: each run ends with this command\n",
+        ),
+        (
             ["--get", "model:"],
             'error: --get "model:" is not PATH or PATH:LOCAL\n  = help: for example --get model:results\n',
         ),

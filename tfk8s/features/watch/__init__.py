@@ -1,0 +1,1 @@
+"""Scripts that run again when a file of their folder changes."""
