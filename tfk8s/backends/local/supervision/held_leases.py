@@ -30,7 +30,10 @@ class HeldLeases:
 
     def release(self, name: str) -> bool:
         """Close the connection if others hold the lease, too; return whether they do."""
-        is_shared = self.holds(name) and supervisor_client.observe(state.folder(name)).holders > 1
+        try:
+            is_shared = self.holds(name) and supervisor_client.observe(state.folder(name)).holders > 1
+        except supervisor_client.SupervisorGone:  # and nobody's lease is left
+            return False
         if is_shared:
             self.close(name)
         return is_shared
