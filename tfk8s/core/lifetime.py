@@ -20,7 +20,6 @@ RENEWALS = 15  # in the time of a lease
 RENEWED = "tfk8s.dev/renewed"  # the annotation of the ServiceAccount that each renewal changes
 HOLDER = "run.tfk8s.dev/"  # begins the annotation that each `run` has there while it holds the lease
 SUSPENDED = "tfk8s.dev/suspended"  # the annotation of a workload with its cluster's Suspension, the wish of all
-BY_IDLE = "the limit idle"  # instead of the name of a person
 _MAX_TIME = 1e11  # seconds since the epoch, in the year 5138
 _MAX_NAME = 64  # characters of a person's name
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
@@ -101,7 +100,7 @@ class Suspension(NamedTuple):
 
     Attributes:
         since: the time of the wish, in seconds since the epoch.
-        by: the name of a person, or `BY_IDLE`.
+        by: the name of the person who did.
         tasks: on Kubernetes, the numbers of tasks to bring back, by the DNS names of jobs with servers.
     """
 
