@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -134,6 +135,31 @@ def test_command_serves_a_notebook_and_leaves_nothing(tmp_path: Path, request: p
     for pid in kernels:
         wait_until_gone(pid)
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+SLOW = """
+import json, os, pathlib, socket, time
+server = socket.socket()
+server.bind(("127.0.0.1", 0))
+port = server.getsockname()[1]
+runtime = pathlib.Path(os.environ["JUPYTER_RUNTIME_DIR"])
+runtime.mkdir()
+(runtime / "jpserver-1.json").write_text(json.dumps({"url": f"http://127.0.0.1:{port}/", "port": port, "token": ""}))
+time.sleep(1)
+server.listen()
+while True:
+    server.accept()
+"""
+
+
+def test_the_address_is_printed_when_the_page_can_be_opened(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    (tmp_path / "jupyterlab.py").write_text(SLOW)
+    process = start_tfk8s("notebook", "--no-browser", "--local", NAME, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    request.addfinalizer(process.communicate)
+    request.addfinalizer(process.terminate)  # first
+    assert process.stdout is not None
+    url = urllib3.util.parse_url(process.stdout.readline().strip())
+    socket.create_connection((url.host, url.port), 60).close()
 
 
 def test_jupyterlab_that_does_not_start(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import secrets
+import socket
 import sys
 import tempfile
 import urllib.parse
@@ -28,6 +29,7 @@ _ADDRESS = "127.0.0.1"
 # The path of a Unix socket has at most 107 bytes on Linux, and 103 on macOS (sys/un.h).
 _SHORT_FOLDER = "/tmp"  # noqa: S108 (a folder of a random name, for this user alone)
 _START_TIMEOUT = 120.0
+_CONNECT_TIMEOUT = 1.0
 _STOP_TIMEOUT = 30.0  # Jupyter gives each kernel 5 s
 
 # The name of Jupyter's own kernel, which nearly all notebooks name. This kernel replaces it.
@@ -154,7 +156,7 @@ class Jupyter:
             Tfk8sError: it has ended.
             WaitTimeout: it does not listen.
         """
-        polling.wait_until(lambda: self._info() or self._has_ended(), "JupyterLab to start", _START_TIMEOUT)
+        polling.wait_until(lambda: self._listens() or self._has_ended(), "JupyterLab to start", _START_TIMEOUT)
         if self._has_ended():
             code = self._process.returncode
             raise Tfk8sError(f"JupyterLab ended with exit code {code} before it listened: its messages are above")
@@ -179,8 +181,16 @@ class Jupyter:
     def _has_ended(self) -> bool:
         return self._process.poll() is not None
 
+    def _listens(self) -> bool:
+        """Return whether the page can be opened: Jupyter Server 2.21 writes its file before it listens."""
+        try:
+            socket.create_connection((_ADDRESS, int(self._info()["port"])), _CONNECT_TIMEOUT).close()
+        except (OSError, LookupError, TypeError, ValueError):
+            return False
+        return True
+
     def _info(self) -> dict[str, Any]:
-        """Return what JupyterLab says of itself when it listens; empty before."""
+        """Return what JupyterLab says of itself; empty before it does."""
         for path in self._runtime.glob("jpserver-*.json"):
             with contextlib.suppress(OSError, ValueError):  # it is being written
                 info: dict[str, Any] = json.loads(path.read_text())
