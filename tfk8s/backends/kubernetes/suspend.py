@@ -28,11 +28,11 @@ def suspend(client: Client, cluster: DeployedCluster, by: str) -> bool:
     """End all pods of a cluster but that of its limits and those that have ended; return whether this is new.
 
     Raises:
-        InvalidInput: the cluster is in a queue.
+        InvalidInput: Helm installed the cluster, or the cluster is in a queue.
         WaitTimeout: pods do not end.
     """
     workloads = list(cluster.workloads.values())
-    _require_unqueued(cluster)
+    _require_changeable(cluster)
     if cluster.suspended is None:
         counts = {
             job: manifests.task_count(item) for job, item in cluster.workloads.items() if item["kind"] == "StatefulSet"
@@ -51,8 +51,9 @@ def suspend(client: Client, cluster: DeployedCluster, by: str) -> bool:
     return cluster.suspended is None
 
 
-def _require_unqueued(cluster: DeployedCluster) -> None:
+def _require_changeable(cluster: DeployedCluster) -> None:
     for item in cluster.workloads.values():
+        helm.require_other(item)
         if queue := kueue.queue_of(item):
             raise InvalidInput(
                 f'"{cluster.name}" can\'t be suspended in queue "{queue}": Kueue admits all its pods as one group',
@@ -79,15 +80,16 @@ def _is_left(pod: Object) -> bool:
 
 
 def resume(client: Client, cluster: DeployedCluster) -> bool:
-    """Start the tasks of a cluster again if it is suspended; return whether it was."""
+    """Start the tasks of a cluster again if it is suspended; return whether it was.
+
+    Raises:
+        InvalidInput: Helm installed the cluster.
+    """
     if cluster.suspended is None:
         return False
     for item in cluster.workloads.values():
-        if item["kind"] != "StatefulSet":
-            continue
-        if helm.refusal(item):
-            _patch(client, item, {"spec": {"replicas": manifests.task_count(item)}})
-        else:  # by force: the number belongs to `up` again, whoever has suspended the cluster
+        helm.require_other(item)
+        if item["kind"] == "StatefulSet":  # by force: the number belongs to `up` again, whoever has suspended it
             client.apply(paths.path(item, cluster.namespace), manifests.scaled(item, {}), force=True)
     finish_resume(client, cluster.workloads.values())
     return True

@@ -182,6 +182,17 @@ def test_a_cluster_in_a_queue_is_refused() -> None:
     assert store.writes_left == 1000
 
 
+def test_a_cluster_of_helm_is_refused_unless_nothing_would_change() -> None:
+    store = Store(SERVERS)
+    for item in store.objects.values():
+        item["metadata"]["labels"][manifests.MANAGED_BY] = "Helm"
+        item["metadata"].setdefault("annotations", {})["meta.helm.sh/release-name"] = "mine"
+    with pytest.raises(InvalidInput, match='was installed by Helm, as release "mine"'):
+        suspend.suspend(store.client, store.cluster, "jo")
+    assert not suspend.resume(store.client, store.cluster)
+    assert store.writes_left == 1000
+
+
 def test_an_annotation_of_somebody_else_is_named_with_the_cure() -> None:
     item = Store(SERVERS).objects["/apis/apps/v1/namespaces/ns/statefulsets/demo-ps"]
     item["metadata"]["annotations"][SUSPENDED] = "x"
