@@ -101,6 +101,14 @@ def test_the_end_of_a_long_log_is_kept(home: Path) -> None:
     assert files.MAX_LOG // 120 < len(lines) < files.MAX_LOG // 100
 
 
+@pytest.mark.parametrize("name", ["../../../../evil-0", "a/b-0", ".evil-0", "", "evil-0\n", "e" * 200])
+def test_a_log_whose_name_could_be_a_path_is_left_out(home: Path, name: str) -> None:
+    entry = begin()
+    before = set(home.parent.parent.rglob("*"))
+    entry.write_log(name, ["2026 0 text"])
+    assert set(home.parent.parent.rglob("*")) == before
+
+
 def test_a_packed_log_bomb_is_cut(home: Path) -> None:
     entry = begin()
     entry.write_log("worker-0", [])

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import shutil
 import time
 from collections import deque
@@ -34,6 +35,7 @@ MAX_FACTS = 4 << 20  # bytes of an entry's facts; the end is written even so
 MAX_LOG = 1 << 20  # bytes of a log that are kept, the last ones
 LOG_LINES = 10_000
 _MAX_EVENTS = 1 << 20
+_LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
 def root() -> Path:
@@ -159,9 +161,11 @@ class EntryFiles:
         """Keep the end of a log, in lines of `TIME RUN TEXT`.
 
         Args:
-            name: "worker-1", or a script's name.
+            name: "worker-1", or a script's name. Objects of the cluster have it: what could be a path is left out.
             lines: all lines.
         """
+        if not _LOG_NAME.fullmatch(name):
+            return
         kept: deque[bytes] = deque()
         size = 0
         for line in lines:
