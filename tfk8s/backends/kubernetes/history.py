@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 from tfk8s.backends.history import files, index, writing
 from tfk8s.backends.history.files import EntryFiles
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 16
 _MAX_LINES = 200_000  # of the logs of all tasks
-_MAX_SECONDS = 20.0  # for all logs: a `down` is to end
+_MAX_SECONDS = 20.0  # for all that is copied: a `down` is to end
 _UNSEEN = "lost: it was removed, and no command of this user saw how"
+
+T = TypeVar("T")
 
 
 class PodHistory:
@@ -36,10 +38,13 @@ class PodHistory:
     Args:
         backend: reads clusters.
         location: returns where a cluster of this name is, as its status has it.
+        clock: returns a time in seconds.
     """
 
-    def __init__(self, backend: Backend, location: Callable[[str], str]) -> None:
-        self._backend, self._location = backend, location
+    def __init__(
+        self, backend: Backend, location: Callable[[str], str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._backend, self._location, self._clock = backend, location, clock
 
     def find(self, name: str) -> EntryFiles | None:
         """Return the newest entry of a cluster at its place that has not ended; None without one."""
@@ -60,41 +65,45 @@ class PodHistory:
     @contextlib.contextmanager
     def removing(self, name: str) -> Iterator[None]:
         """In a `with` that removes a cluster, keep what would be gone: before, its logs and events; then, its end."""
-        entry = None
+        entry, deadline = None, self._clock() + _MAX_SECONDS
         with files.unless_unwritable(), contextlib.suppress(NoSuchCluster):
             status = self._backend.observe(name)
             entry = self.join(name)
             assert entry is not None
-            self._keep(entry, status)
+            self._keep(entry, status, deadline)
         yield
         if entry is not None:
             with files.unless_unwritable():
                 writing.end(entry, REMOVED)
                 index.prune_daily()
 
-    def _keep(self, entry: EntryFiles, status: ClusterStatus) -> None:
+    def _keep(self, entry: EntryFiles, status: ClusterStatus, deadline: float) -> None:
         _add_tasks(entry, status)
-        entry.write_events(map(dataclasses.asdict, self._backend.events(status.name, follow=False)))
-        deadline = time.monotonic() + _MAX_SECONDS
+        events = self._backend.events(status.name, follow=False)
+        entry.write_events(map(dataclasses.asdict, self._until(deadline, events)))
         most = max(100, min(files.LOG_LINES, _MAX_LINES // max(1, len(status.tasks))))
 
         def keep(task: TaskStatus) -> None:
-            if time.monotonic() < deadline:
+            if self._clock() < deadline:
                 with contextlib.suppress(Tfk8sError):  # such as of a pod that never started
                     name = f"{task.task.job}-{task.task.index}"
-                    entry.write_log(name, self._lines(status.name, task, most))
+                    entry.write_log(name, self._until(deadline, self._lines(status.name, task, most)))
 
         map_parallel(keep, status.tasks, _AT_ONCE)
         for script in filter(lambda script: script_job.is_name(script.name), reversed(status.scripts)):
-            lines: list[str] = []
             with contextlib.suppress(Tfk8sError):
-                if time.monotonic() < deadline:
-                    lines = list(deque(self._backend.detached.log(status.name, script.name), maxlen=files.LOG_LINES))
+                if self._clock() < deadline:
+                    lines = self._until(deadline, self._backend.detached.log(status.name, script.name))
                     entry.write_log(script.name, (f" 0 {line}" for line in lines))
+            kept = [text for _, _, text in entry.log(script.name)] if script.name in entry.logs() else []
             entry.add(
                 "script", command=redaction.text(script.command), exit_code=script.exit_code,
-                reason=redaction.text(script.reason), progress=str(script.progress or latest(lines) or ""),
+                reason=redaction.text(script.reason), progress=str(script.progress or latest(kept) or ""),
             )  # fmt: skip
+
+    def _until(self, deadline: float, items: Iterable[T]) -> Iterator[T]:
+        """Yield the items that come before a time of the clock."""
+        return itertools.takewhile(lambda _: self._clock() < deadline, items)
 
     def _lines(self, name: str, task: TaskStatus, most: int) -> Iterator[str]:
         """Yield the lines of a task's log, and before those of its last restart."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,8 @@ from job_files import job_file
 from tfk8s.backends.history import files, index
 from tfk8s.backends.kubernetes.history import PodHistory
 from tfk8s.cluster.handle import Cluster
-from tfk8s.core.script import Script
+from tfk8s.core.script import LogLine, Script
+from tfk8s.core.spec import Task
 from tfk8s.core.status import ScriptPhase, ScriptStatus
 from tfk8s.errors import ClusterError
 from tfk8s.testing import FakeBackend
@@ -99,6 +103,28 @@ def test_logs_that_this_user_may_not_read_do_not_keep_a_cluster(
     monkeypatch.setattr(backend, "logs", refuse)
     cluster.down()
     assert files.find("mnist", 1).logs() == {}
+
+
+def test_a_copy_of_endless_logs_ends(backend: PodBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(*_: object) -> Iterator[LogLine]:
+        for _ in range(1000):
+            lines.append(LogLine(task=Task("worker", 0), text="time tfk8s: step 3/4 (75%)"))
+            yield lines[-1]
+
+    lines: list[LogLine] = []
+    cluster = start(backend)
+    script = ScriptStatus(name="script-4e9c21", phase=ScriptPhase.RUNNING, command="train.py")
+    backend.statuses["mnist"] = dataclasses.replace(backend.statuses["mnist"], scripts=(script,))
+    backend.history = PodHistory(backend, lambda _: PLACE, clock=partial(next, itertools.count(step=0.25)))
+    monkeypatch.setattr(backend, "log", lambda *_: (line.text for line in endless()))
+    cluster.down()
+    assert 20 < len(lines) <= 80  # each look at the clock takes a quarter of a second, of 20
+    assert files.find("mnist", 1).read().row.progress == "3/4 (75%)"
+    start(backend)
+    lines.clear()
+    monkeypatch.setattr(backend, "logs", endless)
+    cluster.down()
+    assert 20 < len(lines) <= 80
 
 
 def test_an_up_that_fails_tells_the_reason(backend: PodBackend) -> None:
