@@ -49,6 +49,22 @@ def require_own(path: Path) -> None:
         raise PermissionError(errno.EPERM, f"other users can write the folder: chmod go-w {shlex.quote(str(path))}")
 
 
+def try_lock(descriptor: int) -> bool:
+    """Lock out other processes that lock the same file; return False if one of them has the lock.
+
+    The end of the process or of the descriptor ends the lock. Windows has no lock like it; there, only commands write.
+    """
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def unchecked_root() -> Path:
     """Return the path of that folder, which may not exist. The XDG base directory specification ignores relative ones.
 

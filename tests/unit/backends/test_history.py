@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 
 from tfk8s.backends.history import files, index, writing
 from tfk8s.backends.history.files import EntryFiles
+from tfk8s.backends.own_folder import try_lock
 from tfk8s.core.history.entry import Row
-from tfk8s.errors import InvalidInput
+from tfk8s.errors import InvalidInput, WaitTimeout
 from tfk8s.jobfile.loader import loads
 
 JOB_FILE = loads("apiVersion: tfk8s.dev/v1\nname: mnist\njobs: {worker: {cpu: 2}}\n", "job.yaml")
@@ -148,6 +150,26 @@ def test_the_limits_are_kept_once_a_day(home: Path) -> None:
     writing.end(begin(), "done", moment=time.time() - 2 * index.MAX_AGE)
     index.prune_daily()
     assert len(index.rows()) == 1
+
+
+def test_a_locked_index_is_a_warning_and_its_row_comes_later(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    begin("first")
+    lock = os.open(home / "index.lock", os.O_RDWR)
+    assert try_lock(lock)
+    entry = begin()
+    writing.end(entry, "done")
+    with pytest.raises(WaitTimeout):
+        index.prune()
+    os.close(lock)
+    assert "the history is not complete: waited 2 s for another command to change the history" in caplog.text
+    assert entry.read().row.state == "ended"
+
+
+def test_entries_are_removed_while_others_change_the_index(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writing.end(begin(), "done")
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: begin("other"))
+    index.prune(most=0)
+    assert [row.id for row in index.rows()] == ["other@1"]
 
 
 def test_size_and_age_limit_entries() -> None:

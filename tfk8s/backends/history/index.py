@@ -8,14 +8,15 @@ import itertools
 import os
 import re
 import shutil
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tfk8s.backends.history import files, lines
 from tfk8s.backends.history.files import EntryFiles
+from tfk8s.backends.own_folder import try_lock
 from tfk8s.core.history.entry import OPEN, Row, parse_row
+from tfk8s.polling import wait_until
 
 MAX_ENTRIES = 10_000
 MAX_AGE = 180 * 86400.0  # seconds
@@ -26,19 +27,14 @@ _ROW = re.compile(
 )
 _MAX_INDEX = 64 << 20  # bytes
 _PRUNE_INTERVAL = 86400.0
+_LOCK_TIMEOUT = 2.0  # a supervisor does nothing else meanwhile
 
 
-def add(row: Row) -> None:
-    """Append a row."""
-    with _locked() as path:
-        lines.append(path, lines.to_line(dataclasses.asdict(row)))
-
-
-def refresh(entry: EntryFiles) -> Row:
-    """Append the row that an entry's facts tell now; return it."""
+def refresh(entry: EntryFiles) -> None:
+    """Append the row that an entry's facts tell now. If the index is locked for long, `prune` makes up for that."""
     row = entry.read().row
-    add(row)
-    return row
+    with files.unless_unwritable(), _locked() as path:
+        lines.append(path, lines.to_line(dataclasses.asdict(row)))
 
 
 def rows(name: str | None = None, last: int | None = None) -> list[Row]:
@@ -71,14 +67,14 @@ def prune(*, older: float = MAX_AGE, most: int = MAX_ENTRIES, size: int = MAX_SI
     with _locked() as path:
         listed = rows()
         kept, removed = divide(listed, time.time() - older, most, size)
-        for row in removed:
-            shutil.rmtree(files.of_row(row).path, ignore_errors=True)
-            if all(row.number >= other.number for other in listed if other.name == row.name):
-                files.of_row(row).path.mkdir(mode=0o700, exist_ok=True)  # so that no later entry gets its number
         unfinished = path.with_suffix(".new")
         with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.writelines(lines.to_line(dataclasses.asdict(row)) + b"\n" for row in reversed(kept))
         unfinished.replace(path)
+    for row in removed:
+        shutil.rmtree(files.of_row(row).path, ignore_errors=True)
+        if all(row.number >= other.number for other in listed if other.name == row.name):
+            files.of_row(row).path.mkdir(mode=0o700, exist_ok=True)  # so that no later entry gets its number
     return removed
 
 
@@ -113,14 +109,15 @@ def divide(listed: Sequence[Row], oldest: float, most: int, size: int) -> tuple[
 
 @contextlib.contextmanager
 def _locked() -> Iterator[Path]:
-    """Lock out other processes that change the index. Windows has no such lock; there, only commands write."""
+    """Lock out other processes that change the index.
+
+    Raises:
+        WaitTimeout: another process has the lock for long.
+    """
     path = files.made_root() / _NAME
     lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        if sys.platform != "win32":
-            import fcntl
-
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        wait_until(lambda: try_lock(lock), "another command to change the history", _LOCK_TIMEOUT)
         yield path
     finally:
         os.close(lock)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -27,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
-from tfk8s.backends.own_folder import require_own, root, writable
+from tfk8s.backends.own_folder import require_own, root, try_lock, writable
 from tfk8s.core import naming
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
@@ -251,7 +250,7 @@ def locked() -> Iterator[None]:
     descriptor = os.open(root(), os.O_RDONLY | os.O_DIRECTORY)
     another = "another `tfk8s up`, `scale` or `down` of this user to end"
     try:
-        wait_until(lambda: _try_lock(descriptor), another, LOCK_TIMEOUT, announce=True)
+        wait_until(lambda: try_lock(descriptor), another, LOCK_TIMEOUT, announce=True)
         yield
     finally:
         os.close(descriptor)
@@ -262,17 +261,9 @@ def try_locked() -> Iterator[bool]:
     """Lock out these commands, and yield True; if one of them runs, yield False."""
     descriptor = os.open(root(), os.O_RDONLY | os.O_DIRECTORY)
     try:
-        yield _try_lock(descriptor)
+        yield try_lock(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def start_time(pid: int) -> str | None:

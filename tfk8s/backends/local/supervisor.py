@@ -273,10 +273,10 @@ class Supervisor:
         Another reason to end changes nothing: what has got SIGTERM may save until its time is over, or until `hurry`.
         """
         if not self._is_stopping:
-            self._is_stopping = True
-            self._history.stops(reason, self._record, self._snapshot().tasks)
+            self._is_stopping, tasks = True, self._snapshot().tasks
             self._scripts.stop(reason)
             self._run.stop()
+            self._history.stops(reason, self._record, tasks)  # may wait for the disk, and scripts save meanwhile
             self._loop.after(0, self._stop_servers)
         if hurry:
             self._scripts.kill()

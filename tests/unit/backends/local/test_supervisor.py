@@ -18,7 +18,9 @@ from fakes.supervisor import Supervised, good, make, supervised
 
 from tfk8s import polling
 from tfk8s.backends.local import cluster_status, supervisor_client
+from tfk8s.backends.local.script_processes import ScriptRunner
 from tfk8s.backends.local.supervision import requests
+from tfk8s.backends.local.supervision.history import HistoryKeeper
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
@@ -126,6 +128,16 @@ def test_the_end_of_a_cluster_ends_the_scripts_that_wait(supervised: Supervised)
         assert ipc.receive(connection) == ({"error": "the cluster was removed"}, [])
     assert not supervised.supervisor._scripts.are_used
     until_only(before)
+
+
+def test_scripts_get_signals_before_the_history_is_written(
+    supervised: Supervised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(HistoryKeeper, "stops", lambda *_: order.append("history"))
+    monkeypatch.setattr(ScriptRunner, "stop", lambda *_: order.append("scripts"))
+    assert supervised.ask(good()["stop"]) == {}
+    assert order == ["scripts", "history"]
 
 
 def test_a_script_that_can_not_start_does_not_hold_up_the_others(
