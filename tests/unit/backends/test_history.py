@@ -172,6 +172,29 @@ def test_entries_are_removed_while_others_change_the_index(home: Path, monkeypat
     assert [row.id for row in index.rows()] == ["other@1"]
 
 
+def test_an_open_entry_is_removed_when_nobody_has_written_for_long(home: Path) -> None:
+    silent, fresh = (writing.begin("mnist", "context a, namespace b", None) for _ in range(2))
+    long_ago = time.time() - index.MAX_AGE - 60
+    os.utime(silent.path / "facts.jsonl", (long_ago, long_ago))
+    assert [(row.id, row.state) for row in index.prune(older=0)] == [(silent.id, "lost")]
+    assert [(row.id, row.state) for row in index.rows()] == [(fresh.id, "open")]
+
+
+def test_an_entry_that_a_kill_has_kept_from_the_index_comes_back(home: Path) -> None:
+    ended, torn, still_open = begin(), begin("torn"), begin("toy")
+    writing.end(ended, "done")
+    (torn.path / "facts.jsonl").write_bytes(b'{"kind": "sta')
+    (home / "index.jsonl").unlink()
+    (home / "mnist" / "notes").mkdir()
+    (home / "mnist" / "notes" / "facts.jsonl").touch()
+    assert index.prune() == []
+    assert {(row.id, row.state) for row in index.rows()} == {
+        (ended.id, "ended"), (torn.id, "lost"), (still_open.id, "open")
+    }  # fmt: skip
+    assert {row.id for row in index.prune(most=0)} == {ended.id, torn.id}
+    assert not torn.path.joinpath("facts.jsonl").exists()
+
+
 def test_size_and_age_limit_entries() -> None:
     rows = [Row(name="mnist", number=number, location="", state="ended", started=0.0, ended=1.0 * number, size=10)
             for number in range(1, 6)]  # fmt: skip

@@ -15,7 +15,8 @@ from pathlib import Path
 from tfk8s.backends.history import files, lines
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.own_folder import try_lock
-from tfk8s.core.history.entry import OPEN, Row, parse_row
+from tfk8s.core.history.entry import LOST, OPEN, Row, parse_row
+from tfk8s.errors import InvalidInput
 from tfk8s.polling import wait_until
 
 MAX_ENTRIES = 10_000
@@ -59,13 +60,15 @@ def rows(name: str | None = None, last: int | None = None) -> list[Row]:
 def prune(*, older: float = MAX_AGE, most: int = MAX_ENTRIES, size: int = MAX_SIZE) -> list[Row]:
     """Remove entries that are too old or too many, but open ones; return the rows of those removed.
 
+    An open entry of which nothing was written for `MAX_AGE` is lost: nobody of this user has looked at its cluster.
+
     Args:
         older: the greatest age of an entry's end, in seconds.
         most: the greatest number of entries.
         size: the greatest number of bytes of all entries.
     """
     with _locked() as path:
-        listed = rows()
+        listed = _listed()
         kept, removed = divide(listed, time.time() - older, most, size)
         unfinished = path.with_suffix(".new")
         with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -76,6 +79,28 @@ def prune(*, older: float = MAX_AGE, most: int = MAX_ENTRIES, size: int = MAX_SI
         if all(row.number >= other.number for other in listed if other.name == row.name):
             files.of_row(row).path.mkdir(mode=0o700, exist_ok=True)  # so that no later entry gets its number
     return removed
+
+
+def _listed() -> list[Row]:
+    """Return the rows as the facts tell them now, the newest first, also those that a kill has kept from the index."""
+    known = {(row.name, row.number): row for row in rows()}
+    folders = (path.parent for path in files.root().glob("*/*/facts.jsonl"))
+    for entry in (EntryFiles(folder) for folder in folders if folder.name.isdecimal()):
+        row = known.get((entry.name, entry.number))
+        if row is None or row.state == OPEN:
+            known[entry.name, entry.number] = _now(entry, row)
+    return sorted(known.values(), key=lambda row: row.started, reverse=True)
+
+
+def _now(entry: EntryFiles, row: Row | None) -> Row:
+    last = entry.last_time()
+    is_silent = last < time.time() - MAX_AGE
+    try:
+        row = entry.read().row
+    except InvalidInput:
+        row, is_silent = row or Row(name=entry.name, number=entry.number, location="", started=last), True
+    is_lost = row.state == OPEN and is_silent
+    return dataclasses.replace(row, state=LOST, ended=last) if is_lost else row
 
 
 def prune_daily() -> None:
