@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tfk8s.backends.history import files, lines
 from tfk8s.backends.history.files import EntryFiles
-from tfk8s.backends.own_folder import try_lock
+from tfk8s.backends.own_folder import try_lock, unchecked_root
 from tfk8s.core.history.entry import LOST, OPEN, Row, parse_row
 from tfk8s.errors import InvalidInput
 from tfk8s.polling import wait_until
@@ -60,7 +60,8 @@ def rows(name: str | None = None, last: int | None = None) -> list[Row]:
 def prune(*, older: float = MAX_AGE, most: int = MAX_ENTRIES, size: int = MAX_SIZE) -> list[Row]:
     """Remove entries that are too old or too many, but open ones; return the rows of those removed.
 
-    An open entry of which nothing was written for `MAX_AGE` is lost: nobody of this user has looked at its cluster.
+    An entry stays while its cluster's folder is there, which has its logs in the entry. An open entry of which nothing
+    was written for `MAX_AGE` is lost: nobody of this user has looked at its cluster.
 
     Args:
         older: the greatest age of an entry's end, in seconds.
@@ -69,10 +70,12 @@ def prune(*, older: float = MAX_AGE, most: int = MAX_ENTRIES, size: int = MAX_SI
     """
     with _locked() as path:
         listed = _listed()
-        kept, removed = divide(listed, time.time() - older, most, size)
+        removed = [row for row in divide(listed, time.time() - older, most, size)[1] if not _has_folder(row)]
+        gone = set(removed)
+        kept = (row for row in listed if row not in gone)
         unfinished = path.with_suffix(".new")
         with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.writelines(lines.to_line(dataclasses.asdict(row)) + b"\n" for row in reversed(kept))
+            file.writelines(lines.to_line(dataclasses.asdict(row)) + b"\n" for row in kept)
         unfinished.replace(path)
     for row in removed:
         shutil.rmtree(files.of_row(row).path, ignore_errors=True)
@@ -101,6 +104,13 @@ def _now(entry: EntryFiles, row: Row | None) -> Row:
         row, is_silent = row or Row(name=entry.name, number=entry.number, location="", started=last), True
     is_lost = row.state == OPEN and is_silent
     return dataclasses.replace(row, state=LOST, ended=last) if is_lost else row
+
+
+def _has_folder(row: Row) -> bool:
+    try:
+        return (unchecked_root() / row.name / "logs").samefile(files.of_row(row).live / "logs")
+    except OSError:
+        return False
 
 
 def prune_daily() -> None:

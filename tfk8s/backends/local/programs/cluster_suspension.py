@@ -13,6 +13,7 @@ from tfk8s.backends.local import cluster_status, starting, state, supervisor_cli
 from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import Record
 from tfk8s.backends.local.supervision import suspended_file
+from tfk8s.backends.local.supervision.history import HistoryKeeper
 from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import InvalidInput
 from tfk8s.sessions.forks import processes
@@ -64,6 +65,7 @@ def resume(folder: state.Folder, record: Record) -> bool:
         starting.make_folders(record.job_file)
         with processes.signals_held():
             _start(folder, record)
+    HistoryKeeper(folder).scaled(record)
     suspended_file.remove(folder)
     return True
 

@@ -10,11 +10,13 @@ from tfk8s.backends.history import files, index, writing
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.local.record import Record
 from tfk8s.backends.local.state import Folder, try_locked
+from tfk8s.backends.local.supervision import suspended_file
 from tfk8s.core import naming, programs
 from tfk8s.core.history import redaction
+from tfk8s.core.history.entry import REMOVED
 from tfk8s.core.job_kinds import success_tasks
 from tfk8s.core.progress import parse
-from tfk8s.core.resources import named
+from tfk8s.core.resources import NOTHING, named
 from tfk8s.core.spec import JobFile
 
 _LOST = "lost: its supervisor was gone"
@@ -43,6 +45,7 @@ def remove(folder: Folder, reason: str = "") -> None:
         reason: why the cluster ended, if its supervisor has not said so; "" if that was killed.
     """
     entry = of(folder)
+    reason = reason or (REMOVED if suspended_file.read(folder) else "")
     folder.remove()
     if entry is not None:
         with files.unless_unwritable():
@@ -67,7 +70,7 @@ def complete_lost(entries: Iterable[EntryFiles]) -> None:
             folder = Folder(files.root().parent / entry.name)
             if of(folder) != entry:
                 _complete(entry)
-            elif folder.supervisor() is None:
+            elif folder.supervisor() is None and suspended_file.read(folder) is None:
                 writing.end(entry, _LOST, lost=True, moment=entry.last_time())
 
 
@@ -107,7 +110,7 @@ class HistoryKeeper:
                 self._entry.add("requests", requests=writing.amounts(named(record.job_file)))
 
     def stops(self, reason: str, record: Record, tasks: list[dict[str, Any]]) -> None:
-        """Add the tasks as they are before the end, and the end.
+        """Add the tasks as they are before the end, and the end; a suspension is none, and requests nothing.
 
         Args:
             reason: why the cluster ends.
@@ -125,8 +128,11 @@ class HistoryKeeper:
             why = f"{failed['task']} {failed['reason']}" if failed else ""
             reported = sorted(listed, key=lambda task: task["task"] not in success)
             progress = next((task["progress"] for task in reported if task["progress"]), "")
-            writing.add_tasks(self._entry, listed, progress, code, why, named(record.job_file))
-            writing.end(self._entry, reason)
+            is_suspended = suspended_file.read(self._folder) is not None
+            requests = NOTHING if is_suspended else named(record.job_file)
+            writing.add_tasks(self._entry, listed, progress, code, why, requests)
+            if not is_suspended:
+                writing.end(self._entry, reason)
 
     def _described(self, record: Record, tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for task, values in zip(record.tasks, tasks, strict=True):

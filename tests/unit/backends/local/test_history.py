@@ -1,0 +1,74 @@
+"""The history of a cluster on this machine, without its processes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from job_files import job_file
+
+from tfk8s.backends.history import index
+from tfk8s.backends.history.files import EntryFiles
+from tfk8s.backends.local import state
+from tfk8s.backends.local.programs import cluster_suspension
+from tfk8s.backends.local.record import Record, make_record
+from tfk8s.backends.local.supervision import history, suspended_file
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.spec import Job
+
+TASK = {"phase": "Ready", "restarts": 0, "exit_code": None, "reason": ""}
+Made = tuple[state.Folder, Record, EntryFiles]
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    record = make_record(job_file("demo", Job(name="worker", tasks=2, cpu=Quantity.parse("2"))), exposed=True)
+    entry = history.begin(record)
+    assert entry is not None
+    folder = state.folder("demo")
+    folder.create(record, entry.live)
+    return folder, record, entry
+
+
+def suspend(folder: state.Folder, record: Record) -> None:
+    suspended_file.write(folder, "jo")
+    history.HistoryKeeper(folder).stops("was suspended by `tfk8s suspend`", record, [TASK, TASK])
+
+
+def cores(entry: EntryFiles) -> float:
+    """The cores that the cluster requests now."""
+    return float([fact["requests"]["cpu"] for fact in entry.facts() if "requests" in fact][-1])
+
+
+def test_an_entry_stays_open_in_a_suspension_without_hours(made: Made) -> None:
+    folder, record, entry = made
+    assert cores(entry) == 4.0
+    suspend(folder, record)
+    history.complete_lost([entry])
+    assert (entry.read().row.state, cores(entry)) == ("open", 0.0)
+    folder.write_supervisor(os.getpid())  # a `resume` that was killed after the start
+    assert cluster_suspension.resume(folder, record)
+    assert (entry.is_open(), cores(entry)) == (True, 4.0)
+    history.HistoryKeeper(folder).stops("was removed by `tfk8s down`", record, [TASK, TASK])
+    row = entry.read().row
+    assert (row.state, row.reason) == ("ended", "was removed by `tfk8s down`")
+
+
+def test_down_ends_the_entry_of_a_suspended_cluster(made: Made) -> None:
+    folder, record, entry = made
+    suspend(folder, record)
+    history.remove(folder)
+    row = entry.read().row
+    assert (row.state, row.reason) == ("ended", "was removed by `tfk8s down`")
+
+
+def test_an_entry_with_the_logs_of_a_cluster_is_not_pruned(made: Made) -> None:
+    folder, record, entry = made
+    history.HistoryKeeper(folder).stops("has ended after 8 h", record, [TASK, TASK])
+    assert index.prune(most=0) == []
+    assert folder.log(record.job_file.master_task).parent.is_dir()
+    assert [row.id for row in index.rows()] == [entry.id]
+    history.remove(folder)
+    assert [row.id for row in index.prune(most=0)] == [entry.id]
