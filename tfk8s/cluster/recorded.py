@@ -123,7 +123,7 @@ class _Command:
         source = self._commit.read()
         if not self._token and exists and self._verb != "down":  # else an entry would begin for what is gone
             self.begin(joins=True)
-        if exists and self._verb in ("submit", "scale"):  # `down` looks by itself
+        if exists and self._verb in ("submit", "scale", "suspend", "resume"):  # `down` looks by itself
             self._history.seen(self._name)
         with files.unless_unwritable():
             if self._entry is not None and self._token:

@@ -15,6 +15,7 @@ from tfk8s.concurrency import map_parallel
 from tfk8s.core.history import redaction
 from tfk8s.core.history.entry import REMOVED
 from tfk8s.core.progress import latest
+from tfk8s.core.resources import NOTHING, named
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import JobFile
 from tfk8s.core.status import ClusterStatus, TaskStatus
@@ -54,7 +55,10 @@ class PodHistory:
         """Return the entry of a cluster that exists, which may begin now; that of a new cluster is another one."""
         if is_new:
             writing.lose(name, self._location(name), _UNSEEN)
-        return self.find(name) or writing.begin(name, self._location(name), job_file)
+        entry = self.find(name)
+        if entry and job_file:  # which may resume the cluster, or change what it requests
+            entry.add("requests", requests=writing.amounts(named(job_file)))
+        return entry or writing.begin(name, self._location(name), job_file)
 
     def seen(self, name: str) -> None:
         """Add the tasks as they are now."""
@@ -126,4 +130,11 @@ def _add_tasks(entry: EntryFiles, status: ClusterStatus) -> None:
     ]  # fmt: skip
     failed = status.failed_program
     why = f"{failed.task} {failed.reason}" if failed else ""
-    writing.add_tasks(entry, tasks, str(status.progress or ""), status.exit_code, why, status.requests)
+    writing.add_tasks(
+        entry,
+        tasks,
+        str(status.progress or ""),
+        status.exit_code,
+        why,
+        NOTHING if status.suspended else status.requests,
+    )

@@ -14,6 +14,7 @@ from job_files import job_file
 from tfk8s.backends.history import files, index
 from tfk8s.backends.kubernetes.history import PodHistory
 from tfk8s.cluster.handle import Cluster
+from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import LogLine, Script
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ScriptPhase, ScriptStatus
@@ -44,7 +45,9 @@ def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PodBackend:
 def start(backend: PodBackend) -> Cluster:
     cluster = Cluster(backend, "mnist")
     with cluster.recorder.command("up", starts=True):
-        cluster.apply(job_file())
+        cluster.apply(
+            job_file("mnist", *(dataclasses.replace(job, cpu=Quantity.parse("2")) for job in job_file().jobs))
+        )
     return cluster
 
 
@@ -140,6 +143,20 @@ def test_what_a_scale_has_changed_is_seen(backend: PodBackend) -> None:
     cluster = start(backend)
     cluster.scale({"worker": 4}, timeout=None)
     assert len(files.find("mnist", 1).read().tasks) == len(list(job_file())) + 2
+
+
+@pytest.mark.parametrize("verb", ["resume", "up"])
+def test_a_suspended_cluster_has_no_hours(backend: PodBackend, verb: str) -> None:
+    def cores() -> float:
+        facts = files.find("mnist", 1).facts()
+        return float([fact["requests"]["cpu"] for fact in facts if "requests" in fact][-1])
+
+    cluster = start(backend)
+    before = cores()
+    cluster.suspend(lose_variables=True)
+    assert (before > 0, cores(), index.rows()[0].state) == (True, 0.0, "open")
+    cluster.resume(timeout=None) if verb == "resume" else start(backend)
+    assert cores() == before
 
 
 def test_down_of_what_somebody_else_started_leaves_one_ended_entry(backend: PodBackend) -> None:
