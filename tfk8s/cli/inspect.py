@@ -52,10 +52,10 @@ def status(
         tfk8s status mnist@3
 
     JSON: name, backend, location, phase, exit_code (of the run of programs), reason, target, master, created,
-    removed_at, idle, lease, idle_since, limits_problem, isolation, way_out, python (the interpreter's path), tensorflow
-    (its version), requests (cpu, memory, gpus), and tasks, each with task, job, index, phase, address, where, restarts,
-    exit_code, since, progress (step, total, rate, remaining, metrics), reason; and scripts, each with script, phase,
-    exit_code, command, where, since, progress, reason.
+    removed_at, idle, lease, idle_since, limits_problem, suspended (since, by), isolation, way_out, python (the
+    interpreter's path), tensorflow (its version), requests (cpu, memory, gpus), and tasks, each with task, job, index,
+    phase, address, where, restarts, exit_code, since, progress (step, total, rate, remaining, metrics), reason; and
+    scripts, each with script, phase, exit_code, command, where, since, progress, reason.
     """
     if name is not None and (entry := past(name)):
         _show_past(entry, output, watch=watch)

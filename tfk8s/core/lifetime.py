@@ -100,7 +100,7 @@ class Suspension(NamedTuple):
 
     Attributes:
         since: the time of the wish, in seconds since the epoch.
-        by: the name of the person who did.
+        by: the name of the person who wished so.
         tasks: on Kubernetes, the numbers of tasks to bring back, by the DNS names of jobs with servers.
     """
 

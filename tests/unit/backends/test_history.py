@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import os
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -13,10 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tfk8s.backends.history import files, index, writing
+from tfk8s.backends.history import files, git, index, writing
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.own_folder import try_lock
 from tfk8s.core.history.entry import Row
+from tfk8s.core.resources import Resources
 from tfk8s.errors import InvalidInput, WaitTimeout
 from tfk8s.jobfile.loader import loads
 
@@ -36,6 +38,48 @@ def begin(name: str = "mnist") -> EntryFiles:
 def test_entries_are_numbered_by_name(home: Path) -> None:
     assert [begin().id, begin().id, begin("toy").id] == ["mnist@1", "mnist@2", "toy@1"]
     assert [row.id for row in index.rows()] == ["toy@1", "mnist@2", "mnist@1"]
+
+
+@pytest.mark.parametrize("field", ["labels: {env: prod}", "jobs: {env: {node_selector: {env: prod}}}"])
+def test_fields_named_env_are_no_variables(home: Path, field: str) -> None:
+    text = f"apiVersion: tfk8s.dev/v1\nname: mnist\n{field}\n"
+    job_file = loads(text if "jobs" in field else text + "jobs: {worker: 1}\n", "job.yaml")
+    assert writing.begin("mnist", writing.HERE, job_file).read().row.state == "open"
+
+
+def test_an_entry_of_ten_thousand_failed_tasks_is_read_back(home: Path) -> None:
+    entry = begin()
+    tasks = [
+        {
+            "task": f"worker/{index}", "phase": "Failed", "restarts": 3, "exit_code": 1, "reason": "\N{SNOWMAN}" * 2000,
+            "progress": "",
+        }
+        for index in range(10_000)
+    ]  # fmt: skip
+    writing.add_tasks(entry, tasks, "", 1, "all failed", Resources())
+    writing.end(entry, "done")
+    found = entry.read()
+    assert (len(found.tasks), found.row.exit_code, found.row.state) == (10_000, 1, "ended")
+
+
+@pytest.mark.programs
+def test_no_program_of_a_folder_runs(tmp_path: Path) -> None:
+    def run(*words: str) -> None:
+        subprocess.run(["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True)
+
+    file, mark = tmp_path / "a.txt", tmp_path / "filter-ran"
+    file.write_text("text")
+    (tmp_path / ".gitattributes").write_text("*.txt filter=x")
+    run("init", "-q")
+    run("add", ".")
+    run("commit", "-qm", "first")
+    clean = git.Commit(tmp_path).read()[0]
+    run("config", "filter.x.clean", f"touch {mark}; cat")
+    run("config", "core.fsmonitor", f"touch {mark}")
+    file.write_text("other")
+    assert git.Commit(tmp_path).read()[0] == f"{clean}-dirty"
+    assert len(clean) == 40
+    assert not mark.exists()
 
 
 def test_only_the_user_may_read_the_files(home: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -39,6 +40,7 @@ jobs:
         (["https://bob:abc@host/p", "s3://abc@bucket/x", "gs://bucket/x@y"],
          ["https://host/p", "s3://bucket/x", "gs://bucket/x@y"]),
         (["https://host/x?api_key=abc&y=1"], ["https://host/x?api_key=…&y=1"]),
+        (["--token=abc,def&ghi", "--password=my phrase", "API_KEY=a&b"], ["--token=…", "--password=…", "API_KEY=…"]),
         (["https://a@b:c@host/x"], ["https://host/x"]),
         (["git@github.com:org/repo", "bob:abc@host:repo"], ["github.com:org/repo", "host:repo"]),
     ],
@@ -54,6 +56,30 @@ def test_a_job_file_keeps_the_names_of_variables() -> None:
     assert worker["env"] == {"OWN": "…", "LEVEL": "…"}
     assert worker["pod"]["containers"][0]["env"] == [{"name": "MORE", "value": "…"}]
     assert worker["program"]["words"] == ["python3", "-m", "train", "--api-key", "…", "--level=1", "https://host/x"]
+
+
+def test_only_variables_are_variables() -> None:
+    plain = {
+        "labels": {"env": "prod"},
+        "jobs": {
+            "env": {"env": {"API": "swordfish-swordfish"}, "node_selector": {"env": "x"}, "command": ["env", "y"]}
+        },
+    }
+    kept = redaction.job_file(plain)
+    assert kept["labels"] == {"env": "prod"}
+    assert kept["jobs"]["env"] == {"env": {"API": "…"}, "node_selector": {"env": "x"}, "command": ["env", "y"]}
+    assert redaction.secrets_of(plain) == {"swordfish-swordfish"}
+
+
+def test_short_values_stay_in_texts() -> None:
+    assert redaction.text("exit code 3 of worker/3", ["", "3", "hunter2-hunter2"]) == "exit code 3 of worker/3"
+
+
+@pytest.mark.parametrize("part", ["a.", "-a", "a://", "key=", "a@"])
+def test_long_texts_take_linear_time(part: str) -> None:
+    start = time.process_time()
+    redaction.text(part * 100_000)
+    assert time.process_time() - start < 5  # quadratic time would take minutes
 
 
 def test_values_of_variables_are_found_in_other_texts() -> None:

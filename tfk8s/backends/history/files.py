@@ -58,11 +58,11 @@ def made_root() -> Path:
 
 @contextlib.contextmanager
 def unless_unwritable() -> Iterator[None]:
-    """In a `with`, warn of what keeps the record from being written. The command goes on without."""
+    """In a `with`, warn of what keeps the record from being written. The command goes on without, also after a bug."""
     try:
         yield
-    except (OSError, Tfk8sError, ValueError) as error:
-        _warn(str(getattr(error, "strerror", None) or error))
+    except Exception as error:
+        _warn(str(getattr(error, "strerror", None) or error) or type(error).__name__)
 
 
 @functools.cache

@@ -9,9 +9,11 @@ from pathlib import Path
 _TIMEOUT = 2.0  # for git in a slow or very large folder
 _LONGEST = 2000  # characters of an answer
 
-# `describe` compares the files that git knows. A hook of the folder's own configuration must not run for that.
-_GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
-_COMMIT = ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+# The folder may be somebody else's, and no program that its own configuration names may run: no hook, and no filter. So
+# git compares no contents, but sizes and times. A submodule has a configuration of its own.
+_GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.checkStat=minimal")
+_COMMIT = ("rev-parse", "--verify", "HEAD")
+_CHANGED = ("diff-index", "--name-only", "--ignore-submodules=all", "HEAD", "--")
 _REMOTE = ("config", "--get", "remote.origin.url")
 
 
@@ -19,15 +21,15 @@ class Commit:
     """The commit of a folder at one moment. The processes of git run until `read`."""
 
     def __init__(self, folder: Path) -> None:
-        self._processes = [_start(folder, words) for words in (_COMMIT, _REMOTE)]
+        self._processes = [_start(folder, words) for words in (_COMMIT, _CHANGED, _REMOTE)]
 
     def read(self) -> tuple[str, str]:
-        """Return the commit, with "-dirty" after changes of files that git knows, and the remote's URL; "" if unknown.
+        """Return the commit, with "-dirty" if files that git knows have changed, and the remote's URL; "" if unknown.
 
         The URL may have secrets.
         """
-        commit, remote = map(_output, self._processes)
-        return commit, remote
+        commit, changed, remote = map(_output, self._processes)
+        return f"{commit}-dirty" if commit and changed else commit, remote
 
 
 def _start(folder: Path, words: tuple[str, ...]) -> subprocess.Popen[str] | None:

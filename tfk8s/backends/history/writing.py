@@ -14,7 +14,7 @@ from tfk8s.backends.history import files, index
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.core.history import redaction
-from tfk8s.core.history.entry import MAX_TEXT
+from tfk8s.core.history.entry import MAX_LINE, MAX_TEXT
 from tfk8s.core.resources import CPU, MEMORY, Resources, named
 from tfk8s.core.spec import JobFile
 
@@ -120,7 +120,8 @@ def add_tasks(
         exit_code, reason: of the run of programs, if it has ended, and of its failure.
         requests: of all tasks.
     """
-    cleaned = [{**task, "reason": redaction.text(task["reason"])[:MAX_TEXT]} for task in tasks]
+    most = min(MAX_TEXT, MAX_LINE // 8 // max(1, len(tasks)))  # characters of up to four bytes
+    cleaned = [{**task, "reason": redaction.text(task["reason"])[:most]} for task in tasks]
     entry.add(
         "tasks", tasks=cleaned, progress=progress, exit_code=exit_code, reason=redaction.text(reason)[:MAX_TEXT],
         requests=amounts(requests),
@@ -136,5 +137,5 @@ def end(entry: EntryFiles, reason: str, *, lost: bool = False, moment: float | N
         moment: the end in seconds since the epoch; None is now.
     """
     if entry.is_open():
-        entry.add("end", moment=moment, reason=redaction.text(reason), lost=lost)
+        entry.add("end", moment=moment, reason=redaction.text(reason)[:MAX_TEXT], lost=lost)
         index.refresh(entry)

@@ -17,7 +17,7 @@ from tfk8s.core import naming
 REMOVED = "was removed by `tfk8s down`"
 OPEN, ENDED, LOST = "open", "ended", "lost"
 MAX_TEXT = 2000  # characters
-MAX_LINE = 1 << 18  # bytes of a fact; a job file's text has at most as many
+MAX_LINE = 4 << 20  # bytes of a fact: ten thousand tasks, or the largest job file with all its defaults
 _LATEST = 1e11  # seconds since the epoch, in the year 5138
 _HOUR, _GIB = 3600.0, float(1 << 30)
 
@@ -95,7 +95,7 @@ class Verb:
     """One command on the cluster.
 
     Attributes:
-        verb: "up", "run", "submit", "scale", "restart" or "down".
+        verb: "up", "run", "submit", "scale", "restart", "suspend", "resume" or "down".
         words: its arguments.
         time, ended: seconds since the epoch; `ended` is None if the command runs, or did not live to tell its end.
         who: the user and the machine.

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 HIDDEN = "…"
-_NAME = r"[\w.-]*(?:key|token|password|passwd|secret|credentials?|signature)"
+_NAME = r"[\w.-]{0,60}(?:key|token|password|passwd|secret|credentials?|signature)"  # bounded: a search stays linear
 # Texts, which `re` compiles when the first is needed: few commands write the record.
 _OPTION = rf"(?i)-{_NAME}"  # one dash or two: a name has dashes
+_ASSIGNED = rf"(?i)(-?{_NAME}=)"
 _IN_TEXT = rf"(?i)(?<![\w.-])((?:-{_NAME}\s+)|(?:{_NAME}=))(?:\"[^\"]*\"|'[^']*'|[^\s&\"',]+)"
-_URL_USER = r"(?i)\b([a-z][a-z0-9+.-]*://)[^/\s@]*(?:@[^/\s@]*)*@"
+_URL_USER = r"(?i)\b([a-z][a-z0-9+.-]{0,30}://)[^/\s@]*(?:@[^/\s@]*)*@"
 _SCP_USER = r"^[^/\s@:]+(?::[^/\s@]*)?@(?=[^/\s@]+:)"  # git's `user@host:path`
-_SHORTEST = 8  # characters of a variable's value that is looked for in texts
+_SHORTEST = 8  # characters of a value that is looked for in texts: a shorter one stands in many
+
+_Path = tuple[str | int, ...]
 
 
 def text(value: str, secrets: Iterable[str] = ()) -> str:
@@ -21,9 +24,9 @@ def text(value: str, secrets: Iterable[str] = ()) -> str:
 
     Args:
         value: the text.
-        secrets: texts that must not be in the result.
+        secrets: texts that must not be in the result; short ones are not looked for.
     """
-    for secret in sorted(secrets, key=len, reverse=True):
+    for secret in sorted((secret for secret in secrets if len(secret) >= _SHORTEST), key=len, reverse=True):
         value = value.replace(secret, HIDDEN)
     without_users = re.sub(_URL_USER, r"\1", re.sub(_SCP_USER, "", value))
     return re.sub(_IN_TEXT, rf"\1{HIDDEN}", without_users)
@@ -33,30 +36,40 @@ def words(command: Sequence[str], secrets: Iterable[str] = ()) -> list[str]:
     """Return a command's words without the value after each option that names a secret; `secrets` as for `text`."""
     kept, secrets, is_hidden = [], list(secrets), False
     for word in command:
-        kept.append(HIDDEN if is_hidden else text(word, secrets))
+        assigned = re.match(_ASSIGNED, word)
+        kept.append(HIDDEN if is_hidden else assigned[1] + HIDDEN if assigned else text(word, secrets))
         is_hidden = bool(re.fullmatch(_OPTION, word))
     return kept
 
 
 def job_file(plain: Any) -> Any:
     """Return a job file's plain data without the values of environment variables, and without secrets in its texts."""
-    return _without(plain, secrets_of(plain))
+    return _without(plain, (), secrets_of(plain))
 
 
 def secrets_of(plain: Any) -> set[str]:
     """Return the values of the environment variables in a job file's plain data, but short ones."""
-    found: set[str] = set()
-    for key, part in _parts(plain):
-        found |= {value for value in _values(part) if len(value) >= _SHORTEST} if key == "env" else secrets_of(part)
-    return found
+    return {value for value in _values(plain, ()) if len(value) >= _SHORTEST}
 
 
-def _without(plain: Any, secrets: set[str]) -> Any:
+def _is_env(part: Any, path: _Path) -> bool:
+    """Return whether a part of a job file has variables: its own, those of a job, or those of a container in `pod`."""
+    if isinstance(part, list):
+        return path[-1:] == ("env",) and "pod" in path
+    is_own = path == ("env",) or (len(path) == 3 and path[0] == "jobs" and path[2] == "env")
+    return is_own and isinstance(part, Mapping)
+
+
+def _without(plain: Any, path: _Path, secrets: set[str]) -> Any:
+    if _is_env(plain, path):
+        return _names(plain)
     if isinstance(plain, Mapping):
-        return {key: _names(part) if key == "env" else _without(part, secrets) for key, part in plain.items()}
+        return {key: _without(part, (*path, key), secrets) for key, part in plain.items()}
     if isinstance(plain, list):
         are_words = all(isinstance(part, str) for part in plain)
-        return words(plain, secrets) if are_words else [_without(part, secrets) for part in plain]
+        return (
+            words(plain, secrets) if are_words else [_without(part, (*path, i), secrets) for i, part in _parts(plain)]
+        )
     return text(plain, secrets) if isinstance(plain, str) else plain
 
 
@@ -64,12 +77,15 @@ def _parts(plain: Any) -> Iterable[tuple[Any, Any]]:
     return plain.items() if isinstance(plain, Mapping) else enumerate(plain) if isinstance(plain, list) else ()
 
 
-def _values(env: Any) -> Iterable[str]:
-    """Yield the values of variables: of a job file's map, or of the list of a container below `pod`."""
-    for _, item in _parts(env):
-        value = item.get("value") if isinstance(item, Mapping) else item
-        if isinstance(value, str):
+def _values(plain: Any, path: _Path) -> Iterator[str]:
+    """Yield the values of variables, wherever a job file has them."""
+    is_env = _is_env(plain, path)
+    for key, part in _parts(plain):
+        value = part.get("value") if is_env and isinstance(part, Mapping) else part
+        if is_env and isinstance(value, str):
             yield value
+        elif not is_env:
+            yield from _values(part, (*path, key))
 
 
 def _names(env: Any) -> Any:

@@ -22,6 +22,7 @@ from tfk8s.log import log
 OPTION = "--watch"
 _DEBOUNCE, _STEP = 200, 50  # milliseconds: changes of one save are one change
 _POLL = 200  # milliseconds between two looks at the command
+_DELETES = 1.0  # seconds after the end of the script, in which a deletion may be its own
 _LONGEST_END = 3600  # seconds for the end of `submit`, which has limits of its own
 
 
@@ -44,7 +45,6 @@ def run_again(words: Sequence[str], script: Path) -> NoReturn:
     sent_folder.require_script(folder, script)
     again = _Again(interpreter.command(sys.executable, "tfk8s", *words[:place], *words[place + 1 :]), folder)
     try:
-        again.start()
         again.follow()
     finally:
         again.end()
@@ -68,9 +68,10 @@ class _Again:
         self._ended, self._process = 0.0, child_process.start(self._command, os.environ, OPTION)
 
     def follow(self) -> NoReturn:
-        """Run the command again after each change."""
-        import watchfiles
+        """Run the command now, and again after each change."""
+        import watchfiles  # before the start: no change is missed meanwhile
 
+        self.start()
         for changes in watchfiles.watch(
             self._folder, watch_filter=self._counts, debounce=_DEBOUNCE, step=_STEP, rust_timeout=_POLL,
             yield_on_timeout=True,
@@ -99,9 +100,13 @@ class _Again:
             return False
         if path.endswith(".py"):
             return True
-        with suppress(OSError):
-            return not self._runs() and Path(path).stat().st_mtime > self._ended
-        return False
+        if self._runs():
+            return False
+        try:
+            found = Path(path).stat()
+        except OSError:  # the file was deleted, perhaps by the script at its end
+            return time.time() > self._ended + _DELETES
+        return max(found.st_mtime, found.st_ctime) > self._ended
 
     def _runs(self) -> bool:
         """Return whether the command runs; say when the command has ended by itself."""

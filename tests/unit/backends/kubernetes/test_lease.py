@@ -115,6 +115,13 @@ def test_of_several_runs_all_but_the_last_leave_the_cluster_to_another() -> None
     until_ended()
 
 
+def test_a_run_is_seen_as_soon_as_it_holds_the_lease() -> None:
+    client = RenewalClient()
+    first = lease.Renewal(client, "ns", "demo", 900)  # type: ignore[arg-type]
+    second = lease.Renewal(client, "ns", "demo", 900)  # type: ignore[arg-type]
+    assert [first.release(), second.release()] == [True, False]
+
+
 def test_nobody_shares_a_lease_that_another_command_took() -> None:
     client = RenewalClient(None)
     renewal = renew(client)

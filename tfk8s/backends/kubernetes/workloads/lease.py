@@ -61,7 +61,10 @@ class Renewal:
         self._holder, self._ended, self._fails = f"{HOLDER}{uuid.uuid4().hex}", threading.Event(), False
         log.info("%s", f"the cluster is removed if this command is gone for {format_duration(seconds)}")
         self._thread = threading.Thread(target=self._run, name=f"lease of {name}", daemon=True)
-        self._thread.start()
+        if self._renew():  # from now on, others see this holder
+            self._thread.start()
+        else:
+            self.end()
 
     def end(self) -> None:
         """Stop renewing."""
@@ -78,7 +81,8 @@ class Renewal:
             Tfk8sError: the API server can't be asked.
         """
         self.end()
-        self._thread.join()  # a renewal that is under way would come after the end
+        if self._thread.ident is not None:
+            self._thread.join()  # a renewal that is under way would come after the end
         try:
             left = self._annotate({self._holder: None})
         except ApiError as error:
@@ -88,8 +92,8 @@ class Renewal:
         return any(key.startswith(HOLDER) for key in left)
 
     def _run(self) -> None:
-        while not self._ended.is_set() and self._renew():
-            self._ended.wait(self._seconds / RENEWALS)
+        while not self._ended.wait(self._seconds / RENEWALS) and self._renew():
+            pass
 
     def _renew(self) -> bool:
         """Renew the lease once; return whether the cluster still has a lease. Says when failures begin and end."""

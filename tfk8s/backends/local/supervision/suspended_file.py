@@ -22,7 +22,7 @@ def read(folder: Folder) -> Suspension | None:
 
 
 def write(folder: Folder, by: str) -> None:
-    """Record that a cluster is suspended from now on, by a person or a limit.
+    """Record that a cluster is suspended from now on.
 
     Raises:
         ClusterError: the folder can't be written.
