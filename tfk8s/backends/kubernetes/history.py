@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 16
 _MAX_LINES = 200_000  # of the logs of all tasks
-_MAX_SECONDS = 20.0  # for all that is copied: a `down` is to end
+_MAX_SECONDS = 20.0  # for the beginning of each log: a `down` is to end
 _UNSEEN = "lost: it was removed, and no command of this user saw how"
 
 T = TypeVar("T")

@@ -183,26 +183,22 @@ class Client:
         return self._send(request, lambda response: response.data.decode(errors="replace"))
 
     @contextlib.contextmanager
-    def lines(
-        self, path: str, query: Query | None = None, timeout: float = STREAM_TIMEOUT, *, must_end: bool = False
-    ) -> Generator[Iterator[str]]:
+    def lines(self, path: str, query: Query | None = None, timeout: float = STREAM_TIMEOUT) -> Generator[Iterator[str]]:
         """Give the lines of a text while it is written, in a `with`, whose end closes the connection.
 
         The end is the text's, or a broken connection, or `timeout` seconds of silence. A line that was cut off is
-        left out. With `must_end`, any end but the text's is a BackendUnreachable.
+        left out.
         """
         request = Request(method="GET", path=path, query=query, timeout=timeout)
         with contextlib.closing(self._send(request, lambda response: response)) as response:
-            yield self._lines(response, must_end)
+            yield self._lines(response)
 
-    def _lines(self, response: Response, must_end: bool) -> Iterator[str]:
+    def _lines(self, response: Response) -> Iterator[str]:
         try:
             for line in lines.split(response.stream(decode_content=True)):
                 yield line.decode(errors="replace")
-        except (urllib3.exceptions.HTTPError, OSError) as error:
+        except (urllib3.exceptions.HTTPError, OSError):
             self._broken_at = time.monotonic()
-            if must_end:
-                raise errors.unreachable(error, self.context, self.url) from error
 
     def _send(self, request: Request, read: Callable[[Response], T]) -> T:
         """Send a request, with retries; return the result of `read` for the response."""

@@ -31,15 +31,17 @@ def read(client: Client, namespace: str, pods: Pods, options: LogOptions) -> Ite
 
 def read_pod(
     client: Client, namespace: str, pod: str, options: LogOptions, container: str = naming.SERVER_CONTAINER
-) -> Iterator[str]:
-    """Yield the chosen lines of one container; none if it has not started or restarted, or does not exist."""
+) -> list[str]:
+    """Return the chosen lines of one container; none if it has not started or restarted, or does not exist."""
     query = {**_query(options), "previous": options.previous, "timestamps": options.timestamps}
     try:
-        with client.lines(paths.container(namespace, pod, container, "log"), query, must_end=True) as lines:
-            yield from lines
+        text = client.text(paths.container(namespace, pod, container, "log"), query)
     except ApiError as error:
         if error.code not in (400, 404):
             raise
+        return []
+    # `splitlines` would also split at `sessions.pod.entrypoint.MARK`.
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 class FollowedPod(Protocol):

@@ -117,7 +117,7 @@ def read(client: Client, cluster: DeployedCluster, name: str) -> Iterator[str]:
                 yield text.removeprefix(_MARK)
 
 
-def _lines(client: Client, cluster: DeployedCluster, pod: Object, options: LogOptions) -> Iterator[str]:
+def _lines(client: Client, cluster: DeployedCluster, pod: Object, options: LogOptions) -> list[str]:
     return logs.read_pod(client, cluster.namespace, pod["metadata"]["name"], options, naming.SCRIPT_CONTAINER)
 
 
