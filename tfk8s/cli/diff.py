@@ -48,8 +48,9 @@ def diff(
         tfk8s diff --local cluster.yaml -o json
         tfk8s diff mnist@2 mnist@3
 
-    JSON: name, restarts, refusal, requests (before and after, each with cpu, memory, gpus), and changes, each with
-    kind, name, action, and fields, each with path, before, after. Of entries: before, after, and fields.
+    JSON: name, restarts, refusal, requests (before and after, each with cpu, memory, gpus), price (before and after,
+    each an hour with amount, currency, unknown), and changes, each with kind, name, action, and fields, each with path,
+    before, after. Of entries: before, after, and fields.
     """
     if file is not None and (entry := api.past(file)):
         return _diff_entries(entry, other, output)
@@ -108,5 +109,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     if plan and (plan.requests_before, plan.requests) != (NOTHING, NOTHING):
         before = f"{plan.requests_before} → " if plan.requests_before not in (NOTHING, plan.requests) else ""
         yield f"requests of all tasks: {before}{plan.requests}"
+    if plan and plan.prices:
+        old, new = plan.prices
+        yield f"price: {f'{old} → ' if old.amount and old != new else ''}{new}"
     if plan.way_out:
         yield f"way out: {plan.way_out}"

@@ -17,7 +17,8 @@ from tfk8s.cli.output import age, document, line, memory, moment, note, say, tab
 from tfk8s.cli.start_progress import Progress, cell, task_table
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.events import Event
-from tfk8s.core.lifetime import format_duration
+from tfk8s.core.lifetime import NOTICE, format_duration
+from tfk8s.core.progress import duration
 from tfk8s.core.status import ClusterStatus, ScriptStatus
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskError
 from tfk8s.polling import changes
@@ -106,8 +107,8 @@ def ls(
     """List your clusters, of all namespaces without -n.
 
     CPU, MEMORY and GPUS are what all tasks of a cluster request together. PROGRESS is what a program or a script has
-    said by `tfk8s.progress`. REASON is why all tasks of a cluster wait, as in a queue. Also names the claims that are
-    kept of clusters that were removed.
+    said by `tfk8s.progress`. COST is what a cluster has cost since your first command, where rates are known. REASON is
+    why all tasks of a cluster wait, as in a queue. Also names the claims that are kept of clusters that were removed.
 
     Examples:
         tfk8s ls --local
@@ -119,8 +120,7 @@ def ls(
     if output is not None:
         document([json_output.cluster(status) for status in clusters])
     elif clusters:
-        reasons = [cluster.common_reason for cluster in clusters]
-        say(_clusters(clusters, reasons))
+        say(_clusters(clusters, [cluster.common_reason for cluster in clusters], feature("history").costs(clusters)))
     else:
         note("no clusters")
     if output is None:
@@ -167,7 +167,7 @@ def _show(cluster: ClusterStatus, output: str | None) -> None:
     if output is not None:
         document(json_output.cluster(cluster))
         return
-    say(_clusters([cluster], [""]))
+    say(_clusters([cluster], [""], feature("history").costs([cluster])))
     if cluster.reason:
         say(f"\n{cluster.reason}")
     is_limited = any(limit is not None for limit in cluster.limits)
@@ -184,10 +184,10 @@ def _show(cluster: ClusterStatus, output: str | None) -> None:
         say("\n" + table(_SCRIPT, map(_script, cluster.scripts), sys.stdout, _OPTIONAL))
 
 
-def _clusters(clusters: Sequence[ClusterStatus], reasons: Sequence[str]) -> str:
-    """Return the table of clusters and their reasons, without the columns that are empty."""
-    rows = ((*_cluster(cluster), reason) for cluster, reason in zip(clusters, reasons, strict=True))
-    return table((*_CLUSTER, "REASON"), rows, sys.stdout, (*_OPTIONAL, "REASON"))
+def _clusters(clusters: Sequence[ClusterStatus], reasons: Sequence[str], costs: Sequence[str]) -> str:
+    """Return the table of clusters, their costs and reasons, without the columns that are empty."""
+    rows = ((*_cluster(cluster), *rest) for cluster, *rest in zip(clusters, costs, reasons, strict=True))
+    return table((*_CLUSTER, "COST", "REASON"), rows, sys.stdout, (*_OPTIONAL, "COST", "REASON"))
 
 
 def _cluster(cluster: ClusterStatus) -> tuple[str, ...]:
@@ -208,7 +208,9 @@ def _limits(cluster: ClusterStatus) -> str:
         return f"tfk8s has not removed the cluster yet: max_duration ended at {moment(cluster.removed_at)}"
     ends = []
     if cluster.removed_at is not None:
-        ends.append(f"at {moment(cluster.removed_at)} (max_duration)")
+        left = cluster.removed_at - time.time()
+        soon = f", in {duration(left)}" if left < NOTICE else ""
+        ends.append(f"at {moment(cluster.removed_at)} (max_duration){soon}")
     if cluster.limits.idle is not None:
         so_far = f", {age(cluster.idle_since)} so far" if cluster.idle_since is not None else ""
         ends.append(f"after {format_duration(cluster.limits.idle)} without a session and a script (idle){so_far}")

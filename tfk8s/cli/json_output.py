@@ -18,6 +18,7 @@ from tfk8s.cli.output import moment
 from tfk8s.core.events import Event
 from tfk8s.core.lifetime import Suspension
 from tfk8s.core.plan import Plan
+from tfk8s.core.price.rates import Price
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.resources import CPU, MEMORY, Resources
 from tfk8s.core.script import LogLine
@@ -98,6 +99,7 @@ def plan(plan: Plan) -> Document:
         "restarts": list(map(str, plan.restarts)),
         "refusal": plan.refusal,
         "requests": {"before": _resources(plan.requests_before), "after": _resources(plan.requests)},
+        "price": plan.prices and dict(zip(("before", "after"), map(_price, plan.prices), strict=True)),
     }
 
 
@@ -114,6 +116,10 @@ def problems(file: str, problems: Iterable[Problem]) -> Document:
 
 def _suspension(suspension: Suspension | None) -> Document | None:
     return suspension and {"since": moment(suspension.since), "by": suspension.by}
+
+
+def _price(price: Price) -> Document:
+    return {**dataclasses.asdict(price), "amount": round(price.amount, 4)}
 
 
 def _resources(requests: Resources) -> Document:

@@ -10,6 +10,7 @@ from tfk8s import polling
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.gpus import require_gpus
 from tfk8s.cluster.readiness import OnChange
+from tfk8s.cluster.removal_notice import RemovalNotice
 from tfk8s.core.job_kinds import program_jobs
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase
@@ -39,7 +40,7 @@ def wait_for_programs(
         WaitTimeout: the run has not ended; the text names the programs that run.
         ClusterError: the cluster is lost or was removed.
     """
-    with backend.observer(name) as observer:
+    with RemovalNotice(backend, name), backend.observer(name) as observer:
         wait = _RunWait(name, observer.status, on_change, clock)
         status = polling.wait_until(wait.poll, wait.missing, math.inf if timeout is None else timeout)
     _end_others(backend, status)

@@ -8,6 +8,7 @@ from tfk8s import polling
 from tfk8s.backends import devices
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.readiness import excluded_tasks
+from tfk8s.cluster.removal_notice import RemovalNotice
 from tfk8s.core.script import Script
 from tfk8s.core.spec import Task
 from tfk8s.errors import ScriptLost, TaskError
@@ -17,7 +18,7 @@ _READY_TIMEOUT = 120.0
 
 
 def run_with_retries(backend: Backend, name: str, script: Script, retries: int) -> int:
-    """Run a script until it ends without the loss of a task; return its exit code.
+    """Run a script until it ends without the loss of a task, and warn of the cluster's removal; return its exit code.
 
     Args:
         retries: the maximum number of further runs.
@@ -29,6 +30,11 @@ def run_with_retries(backend: Backend, name: str, script: Script, retries: int) 
     """
     without = script.environment.get("TFK8S_WITHOUT")
     excluded = excluded_tasks(backend, name, without.split(",") if without else [])
+    with RemovalNotice(backend, name):
+        return _run(backend, name, script, retries, excluded)
+
+
+def _run(backend: Backend, name: str, script: Script, retries: int, excluded: Collection[Task]) -> int:
     for number in range(1, retries + 1):
         try:
             outcome = backend.scripts.run(name, script)

@@ -16,6 +16,7 @@ DRAIN_INTERVAL = 5.0  # the same with `drain: idle`: a new session is protected 
 _QUIET_BEFORE_DRAIN = 30.0  # seconds without a session: a pause between two scripts is none
 _LOOKS = 10  # in the time of `idle`, and of a lease
 LEASE = 900  # seconds that a cluster outlives the `run` that started the cluster
+NOTICE = 600.0  # seconds before `max_duration` in which commands tell of it
 RENEWALS = 15  # in the time of a lease
 RENEWED = "tfk8s.dev/renewed"  # the annotation of the ServiceAccount that each renewal changes
 HOLDER = "run.tfk8s.dev/"  # begins the annotation that each `run` has there while it holds the lease

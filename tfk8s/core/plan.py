@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfk8s.core.lifetime import format_duration
+from tfk8s.core.price.rates import Price, Rates
 from tfk8s.core.resources import NOTHING, Resources
 from tfk8s.core.spec import JobFile, Task
 
@@ -93,6 +94,8 @@ class Plan:
         restarts: the running tasks that restart.
         refusal: the reason why `up` refuses the changes, or "".
         requests_before, requests: what all tasks request together, before the changes and after them.
+        billed_before, billed: the same under the names that rates have, on Kubernetes.
+        rates: those of the namespace; None without any.
         way_out: the way to other networks of a new cluster on this machine; else "".
     """
 
@@ -102,10 +105,20 @@ class Plan:
     refusal: str = ""
     requests_before: Resources = NOTHING
     requests: Resources = NOTHING
+    billed_before: Resources = NOTHING
+    billed: Resources = NOTHING
+    rates: Rates | None = None
     way_out: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.restarts)
+
+    @property
+    def prices(self) -> tuple[Price, Price] | None:
+        """The prices before the changes and after them; None without rates."""
+        if self.rates is None:
+            return None
+        return self.rates.price(self.billed_before), self.rates.price(self.billed)
 
 
 def compare(kind: str, name: str, before: Any, after: Any) -> Change | None:

@@ -150,6 +150,7 @@ class ClusterStatus:
         suspended: since when and by whom the cluster is suspended, which `reason` says too; else None.
         scripts: the running session scripts and those that ended recently, the latest first.
         requests: what all tasks request together; on this machine, what the job file names.
+        billed: what tasks on Kubernetes request, under the names that rates have.
         limits: the times after which tfk8s removes the cluster.
         limits_problem: the reason why nothing removes the cluster at its limits; else "".
         variables: the environment variables of the master, for scripts on another machine.
@@ -173,6 +174,7 @@ class ClusterStatus:
     suspended: Suspension | None = None
     scripts: tuple[ScriptStatus, ...] = ()
     requests: Resources = NOTHING
+    billed: Resources = NOTHING
     limits: Limits = NO_LIMITS
     limits_problem: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)

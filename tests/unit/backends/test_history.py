@@ -56,7 +56,7 @@ def test_an_entry_of_ten_thousand_failed_tasks_is_read_back(home: Path) -> None:
         }
         for index in range(10_000)
     ]  # fmt: skip
-    writing.add_tasks(entry, tasks, "", 1, "all failed", Resources())
+    writing.add_tasks(entry, tasks, "", 1, "all failed", writing.amounts(Resources()))
     writing.end(entry, "done")
     found = entry.read()
     assert (len(found.tasks), found.row.exit_code, found.row.state) == (10_000, 1, "ended")

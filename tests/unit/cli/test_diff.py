@@ -9,6 +9,10 @@ import pytest
 from fakes.command_line import Run
 
 import tfk8s
+from tfk8s.core.plan import Action, Change, Plan
+from tfk8s.core.price.rates import Rates
+from tfk8s.core.resources import Resources
+from tfk8s.core.spec import JobFile
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
 from tfk8s.testing import FakeBackend, change
@@ -125,3 +129,18 @@ def test_scale_refuses_invalid_numbers_and_jobs(run: Run, backend: FakeBackend) 
     for words, message in INVALID:
         assert run("scale", "mnist", *words) == (2, "", message), words
         assert backend.calls == [], words
+
+
+def test_diff_says_the_price(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def plan(job_file: JobFile) -> Plan:
+        before, after = Resources.parse({"cpu": 1}), Resources.parse({"cpu": 2, "nvidia-l4": 1})
+        change = Change(kind="cluster", name="new", action=Action.CREATE)
+        return Plan(name="new", changes=(change,), rates=Rates("EUR", {"cpu": 0.5}), billed_before=before, billed=after)
+
+    monkeypatch.setattr(backend, "plan", plan)
+    *_, last = run("diff", "new.yaml")[1].splitlines()
+    assert last == "price: 0.50 EUR an hour → 1.00 EUR an hour, without nvidia-l4: no rate is known"
+    assert last in run("up", "--dry-run", "new.yaml")[1].splitlines()
+    assert json.loads(run("diff", "new.yaml", "-o", "json")[1])["price"]["after"] == {
+        "amount": 1.0, "currency": "EUR", "unknown": ["nvidia-l4"],
+    }  # fmt: skip

@@ -120,6 +120,7 @@ BY_IDLE = "after 30m without a session and a script (idle)"
     ("limits", "idle_since", "text"),
     [
         (Limits(3600, None), None, BY_DURATION),
+        (Limits(900, None), None, "at 2023-11-14T22:28:20Z (max_duration), in 9m48s"),
         (Limits(3600, 1800), None, f"{BY_DURATION}, or {BY_IDLE}"),
         (Limits(None, 1800), CREATED + 300, f"{BY_IDLE}, 12s so far"),
         (Limits(None, None, 900), None, "after its `run` has been gone for 15m (lease)"),

@@ -161,3 +161,26 @@ def test_the_end_of_a_run_is_its_reason(verbs: list[str], reason: str) -> None:
     facts = [{"kind": "verb", "time": 101.0, "verb": verb, "token": verb} for verb in verbs]
     end = {"kind": "end", "time": 102.0, "reason": entry.REMOVED}
     assert entry.fold([START, *facts, end], "mnist", 1).row.reason == reason
+
+
+def test_costs_follow_the_rates_of_their_time() -> None:
+    facts: list[Fact] = [
+        {**START, "requests": {"cpu": 1.0, "price": 3.6, "currency": "EUR"}},
+        {"kind": "tasks", "time": 1100.0, "requests": {"cpu": 2.0, "price": 7.2, "currency": "EUR"}},
+        {"kind": "tasks", "time": 2100.0, "requests": {"cpu": 0.0}},
+        {"kind": "end", "time": 9100.0, "reason": "x"},
+    ]
+    row = entry.fold(facts, "mnist", 1).row
+    assert (row.cost, row.currency) == (pytest.approx(3.0), "EUR")
+    assert entry.cost(facts[:1], 3700.0) == (pytest.approx(3.6), "EUR")
+
+
+def test_costs_of_another_currency_are_left_out() -> None:
+    facts: list[Fact] = [
+        {**START, "requests": {"price": 3.6, "currency": "EUR"}},
+        {"kind": "tasks", "time": 1100.0, "requests": {"price": 7.2, "currency": "USD"}},
+        {"kind": "end", "time": 1600.0, "reason": "x"},
+    ]
+    row = entry.fold(facts, "mnist", 1).row
+    assert (row.cost, row.currency) == (pytest.approx(1.0), "USD")
+    assert entry.cost([START], 200.0) == (0.0, "")

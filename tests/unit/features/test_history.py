@@ -12,6 +12,7 @@ from tfk8s.backends.history import files, index, writing
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.core.resources import named
 from tfk8s.jobfile.loader import loads
+from tfk8s.testing import FakeBackend
 
 pytest_plugins = ("fakes.command_line",)
 STARTED = NOW - 312
@@ -27,7 +28,7 @@ def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EntryFiles:
     token = writing.begin_command(made, "submit", ["train.py", "--token", "abc"], Path("/home/ada"), moment=STARTED)
     writing.end_command(made, token, 3, "worker/1 is gone\nand more", [], ("c0ffee0123456789-dirty", "https://a@h/x"))
     task = {"task": "worker/0", "phase": "Ready", "restarts": 1, "exit_code": None, "reason": "", "progress": ""}
-    writing.add_tasks(made, [task], "3/4 (75%), loss=0.5", None, "", named(job_file))
+    writing.add_tasks(made, [task], "3/4 (75%), loss=0.5", None, "", writing.amounts(named(job_file)))
     writing.end(made, "was removed by `tfk8s down`", moment=STARTED + 72)
     made.write_log("worker-0", ["2026-11-22T10:17:03.120395Z 0 one", "2026-11-22T10:17:04.120395Z 1 two"])
     made.write_log("worker-1", ["2026-11-22T10:17:03.120395Z 0 three"])
@@ -139,3 +140,17 @@ def test_prune_removes_by_age_and_number(run: Run, entry: EntryFiles) -> None:
     assert not (entry.path / "facts.jsonl").exists()
     assert run("history", "--keep", "1")[2].startswith("error: --older and --keep need --prune\n")
     assert run("history", "mnist", "--prune")[2].startswith("error: --prune concerns the entries of all names\n")
+
+
+def test_costs_show_where_rates_are_known(run: Run, backend: FakeBackend) -> None:
+    assert "COST" not in run("ls")[1] + run("history")[1]
+    (location,) = {status.location for status in backend.statuses.values()}
+    priced = writing.begin("mnist", location, None, NOW - 3600)
+    priced.add("tasks", moment=NOW - 3600, requests={"price": 2.5, "currency": "EUR"})
+    assert "  2.50 EUR" in run("ls")[1]
+    assert "  2.50 EUR" in run("status", "mnist")[1]
+    writing.end(priced, "was removed by `tfk8s down`", moment=NOW - 1800)
+    assert "  1.25 EUR  " in run("history")[1]
+    assert "cost: 1.25 EUR\n" in run("status", "mnist@2")[1]
+    found = json.loads(run("history", "-o", "json")[1])
+    assert [row["cost"] for row in found] == [None, {"amount": 1.25, "currency": "EUR"}]

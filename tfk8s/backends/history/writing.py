@@ -6,7 +6,7 @@ import getpass
 import json
 import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,23 @@ from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.core.history import redaction
 from tfk8s.core.history.entry import MAX_LINE, MAX_TEXT
+from tfk8s.core.price.rates import Price
 from tfk8s.core.resources import CPU, MEMORY, Resources, named
 from tfk8s.core.spec import JobFile
 
 HERE = "this machine"  # the location of local clusters
 
 
-def begin(name: str, location: str, job_file: JobFile | None, moment: float | None = None) -> EntryFiles:
+def begin(
+    name: str, location: str, job_file: JobFile | None, moment: float | None = None, *, price: Price | None = None
+) -> EntryFiles:
     """Begin an entry.
 
     Args:
         name, location: those of the cluster.
         job_file: None if this command has not applied it.
         moment: the cluster's start in seconds since the epoch; None is now.
+        price: of its tasks.
 
     Raises:
         OSError, Tfk8sError: the record can't be written.
@@ -37,7 +41,7 @@ def begin(name: str, location: str, job_file: JobFile | None, moment: float | No
     images = dict.fromkeys(job.image or job_file.image or "" for job in job_file.jobs) if job_file else {}
     entry.add(
         "start", moment=moment, location=location, who=who(), job_file=plain, digest=digest(plain) if job_file else "",
-        image=", ".join(filter(None, images)), requests=amounts(named(job_file)) if job_file else {},
+        image=", ".join(filter(None, images)), requests=amounts(named(job_file), price) if job_file else {},
     )  # fmt: skip
     index.refresh(entry)
     return entry
@@ -74,9 +78,10 @@ def who() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def amounts(requests: Resources) -> dict[str, float]:
-    """Return cores, bytes and the number of GPUs."""
-    return {"cpu": float(requests[CPU]), "memory": float(requests[MEMORY]), "gpus": requests.gpus}
+def amounts(requests: Resources, price: Price | None = None) -> dict[str, Any]:
+    """Return cores, bytes, the number of GPUs, and the price an hour with its currency."""
+    own = {"cpu": float(requests[CPU]), "memory": float(requests[MEMORY]), "gpus": requests.gpus}
+    return {**own, "price": price.amount, "currency": price.currency} if price else own
 
 
 def begin_command(
@@ -110,7 +115,7 @@ def end_command(
 
 def add_tasks(
     entry: EntryFiles, tasks: Sequence[dict[str, Any]], progress: str, exit_code: int | None, reason: str,
-    requests: Resources,
+    requests: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Add the tasks as they are now.
 
@@ -118,13 +123,13 @@ def add_tasks(
         tasks: each with task, phase, restarts, exit_code, reason, progress.
         progress: the cluster's.
         exit_code, reason: of the run of programs, if it has ended, and of its failure.
-        requests: of all tasks.
+        requests: the `amounts` of all tasks.
     """
     most = min(MAX_TEXT, MAX_LINE // 8 // max(1, len(tasks)))  # characters of up to four bytes
     cleaned = [{**task, "reason": redaction.text(task["reason"])[:most]} for task in tasks]
     entry.add(
         "tasks", tasks=cleaned, progress=progress, exit_code=exit_code, reason=redaction.text(reason)[:MAX_TEXT],
-        requests=amounts(requests),
+        requests=requests,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from tfk8s.backends.kubernetes.api_server.client import PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.claims import DELETE_TIMEOUT
 from tfk8s.backends.kubernetes.pods import containers, pod_ends
-from tfk8s.backends.kubernetes.pods.total_requests import requested
+from tfk8s.backends.kubernetes.pods.total_requests import billed_workloads, requested
 from tfk8s.backends.kubernetes.restart import recreate_pods
 from tfk8s.backends.kubernetes.scripts import program_archives
 from tfk8s.backends.kubernetes.workloads import (
@@ -93,6 +93,8 @@ def apply(
         changes=tuple(filter(None, (_change(old, new) for old, new in pairs))),
         requests_before=requested(old for old, _ in pairs if old and manifests.has_tasks(old)),
         requests=requested(new for _, new in pairs if new and manifests.has_tasks(new)),
+        billed_before=billed_workloads(old for old, _ in pairs if old and manifests.has_tasks(old)),
+        billed=billed_workloads(new for _, new in pairs if new and manifests.has_tasks(new)),
         restarts=tuple(task for old, new in restarted for task in _tasks(old, new)),
         refusal=f"{refusal}: {refusal.help}" if refusal else "",
     )

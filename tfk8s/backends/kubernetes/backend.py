@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import render
 from tfk8s.backends import suspended
-from tfk8s.backends.kubernetes import apply, claims, default_deny, events, parts, pod_refusals, restart, status
+from tfk8s.backends.kubernetes import apply, claims, default_deny, events, parts, pod_refusals, rates, restart, status
 from tfk8s.backends.kubernetes.api_server import logs, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -49,7 +51,12 @@ class KubernetesBackend:
         given = (self._client, self._find, self.flags)
         self.scripts, self.detached = parts.PodScripts(*given), parts.DetachedPods(*given)
         self.inside, self.files = parts.InsidePods(*given), parts.PodFiles(*given)
-        self.history = PodHistory(self, lambda name: claims.location(self._client, self._namespace_of(name)))
+        self._rates = functools.cache(functools.partial(rates.read, self._client))
+        self.history = PodHistory(
+            self,
+            lambda name: claims.location(self._client, self._namespace_of(name)),
+            lambda name: self._rates(self._namespace_of(name)),
+        )
         self.suspending = parts.SuspendingPods(*given)
         self.shared = parts.SharedNamespace(self._client, namespace)
 
@@ -88,7 +95,8 @@ class KubernetesBackend:
 
     def plan(self, job_file: JobFile) -> Plan:
         """Return the changes that `apply` would make, from a dry run of the API server."""
-        return self._apply(job_file, dry_run=True)
+        plan = self._apply(job_file, dry_run=True)
+        return dataclasses.replace(plan, rates=self._rates(self._namespace_for(job_file)))
 
     def scale(self, name: str, tasks: Mapping[str, int]) -> Scaling:
         """Set the numbers of tasks."""

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tfk8s.backends.history import files, index, writing
 from tfk8s.backends.history.files import EntryFiles
+from tfk8s.backends.kubernetes.pods.total_requests import billed_jobs
 from tfk8s.concurrency import map_parallel
 from tfk8s.core.history import redaction
 from tfk8s.core.history.entry import REMOVED
+from tfk8s.core.price.rates import Price, Rates
 from tfk8s.core.progress import latest
-from tfk8s.core.resources import NOTHING, named
+from tfk8s.core.resources import NOTHING, Resources, named
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import JobFile
 from tfk8s.core.status import ClusterStatus, TaskStatus
@@ -39,13 +41,15 @@ class PodHistory:
     Args:
         backend: reads clusters.
         location: returns where a cluster of this name is, as its status has it.
+        rates: returns those for a cluster of this name.
         clock: returns a time in seconds.
     """
 
     def __init__(
-        self, backend: Backend, location: Callable[[str], str], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._backend, self._location, self._clock = backend, location, clock
+        self, backend: Backend, location: Callable[[str], str], rates: Callable[[str], Rates | None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._backend, self._location, self._rates, self._clock = backend, location, rates, clock
 
     def find(self, name: str) -> EntryFiles | None:
         """Return the newest entry of a cluster at its place that has not ended; None without one."""
@@ -56,15 +60,16 @@ class PodHistory:
         if is_new:
             writing.lose(name, self._location(name), _UNSEEN)
         entry = self.find(name)
+        price = self._price(name, billed_jobs(job_file)) if job_file else None
         if entry and job_file:  # which may resume the cluster, or change what it requests
-            entry.add("requests", requests=writing.amounts(named(job_file)))
-        return entry or writing.begin(name, self._location(name), job_file)
+            entry.add("requests", requests=writing.amounts(named(job_file), price))
+        return entry or writing.begin(name, self._location(name), job_file, price=price)
 
     def seen(self, name: str) -> None:
         """Add the tasks as they are now."""
         with files.unless_unwritable(), contextlib.suppress(NoSuchCluster):
             if entry := self.find(name):
-                _add_tasks(entry, self._backend.observe(name))
+                self._add_tasks(entry, self._backend.observe(name))
 
     @contextlib.contextmanager
     def removing(self, name: str) -> Iterator[None]:
@@ -82,7 +87,7 @@ class PodHistory:
                 index.prune_daily()
 
     def _keep(self, entry: EntryFiles, status: ClusterStatus, deadline: float) -> None:
-        _add_tasks(entry, status)
+        self._add_tasks(entry, status)
         events = self._backend.events(status.name, follow=False)
         entry.write_events(map(dataclasses.asdict, self._until(deadline, events)))
         most = max(100, min(files.LOG_LINES, _MAX_LINES // max(1, len(status.tasks))))
@@ -119,22 +124,20 @@ class PodHistory:
                 moment, _, text = line.text.partition(" ")
                 yield f"{moment} {run} {text}"
 
+    def _add_tasks(self, entry: EntryFiles, status: ClusterStatus) -> None:
+        tasks = [
+            {
+                "task": str(task.task), "phase": task.phase, "restarts": task.restarts, "exit_code": task.exit_code,
+                "reason": task.reason, "progress": str(task.progress or ""),
+            }
+            for task in status.tasks
+        ]  # fmt: skip
+        failed = status.failed_program
+        why = f"{failed.task} {failed.reason}" if failed else ""
+        requests, billed = (NOTHING, NOTHING) if status.suspended else (status.requests, status.billed)
+        amounts = writing.amounts(requests, self._price(status.name, billed))
+        writing.add_tasks(entry, tasks, str(status.progress or ""), status.exit_code, why, amounts)
 
-def _add_tasks(entry: EntryFiles, status: ClusterStatus) -> None:
-    tasks = [
-        {
-            "task": str(task.task), "phase": task.phase, "restarts": task.restarts, "exit_code": task.exit_code,
-            "reason": task.reason, "progress": str(task.progress or ""),
-        }
-        for task in status.tasks
-    ]  # fmt: skip
-    failed = status.failed_program
-    why = f"{failed.task} {failed.reason}" if failed else ""
-    writing.add_tasks(
-        entry,
-        tasks,
-        str(status.progress or ""),
-        status.exit_code,
-        why,
-        NOTHING if status.suspended else status.requests,
-    )
+    def _price(self, name: str, billed: Resources) -> Price | None:
+        rates = self._rates(name)
+        return rates.price(billed) if rates else None

@@ -12,7 +12,7 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pods import containers, image_pull, pod_events, pod_status, queues
-from tfk8s.backends.kubernetes.pods.total_requests import requested
+from tfk8s.backends.kubernetes.pods.total_requests import billed_workloads, requested
 from tfk8s.backends.kubernetes.workloads import (
     deployed,
     lifetime,
@@ -99,6 +99,7 @@ def read(
         else _why_hopeless(cluster, tasks, by_task),
         suspended=cluster.suspended,
         requests=requested(cluster.workloads.values(), warm_status.running(warm)),
+        billed=billed_workloads(cluster.workloads.values()),
         scripts=(
             *_in_warm_pods(client, cluster.master.job, warm, events, read_scripts),
             *(

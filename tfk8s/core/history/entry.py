@@ -40,6 +40,8 @@ class Row:
         commit: git's, with "-dirty" after changes; "" if unknown.
         image: of the tasks; "" if none is named.
         cpu, memory, gpus: the requests, in hours of cores, GiB and GPUs.
+        cost, currency: what the requests have cost by the rates of their time, in the last rates' currency; 0 and ""
+            without rates.
         size: the bytes of the entry's files.
     """
 
@@ -58,6 +60,8 @@ class Row:
     cpu: float = 0.0
     memory: float = 0.0
     gpus: float = 0.0
+    cost: float = 0.0
+    currency: str = ""
     size: int = 0
 
     @property
@@ -67,8 +71,8 @@ class Row:
 
 
 _FIELDS = tuple(item.name for item in dataclasses.fields(Row))
-_NUMBERS = ("started", "cpu", "memory", "gpus")
-_TEXTS = ("name", "location", "who", "state", "reason", "progress", "commit", "image")
+_NUMBERS = ("started", "cpu", "memory", "gpus", "cost")
+_TEXTS = ("currency", "name", "location", "who", "state", "reason", "progress", "commit", "image")
 
 
 def parse_row(line: bytes) -> Row | None:
@@ -207,9 +211,11 @@ def _with_end(row: Row, facts: Sequence[Fact], seen: Sequence[Fact], verbs: Sequ
     codes = [code for _, code in known if code is not None]
     failures = [_text(fact, "reason") for fact in seen] + [verb.reason for verb in verbs if verb.exit_code]
     cpu, memory, gpus = (_hours(facts, name, until) for name in ("cpu", "memory", "gpus"))
+    spent, currency = cost(facts, until)
     row = dataclasses.replace(
-        row, cpu=cpu, memory=memory / _GIB, gpus=gpus, exit_code=codes[-1] if codes else None, reason=_last(failures)
-    )
+        row, cpu=cpu, memory=memory / _GIB, gpus=gpus, cost=spent, currency=currency, reason=_last(failures),
+        exit_code=codes[-1] if codes else None,
+    )  # fmt: skip
     if end is None:
         return row
     why, used = _text(end, "reason"), {verb.verb for verb in verbs}
@@ -251,6 +257,17 @@ def _tasks(fact: Fact) -> list[PastTask]:
         )
         for task in (listed if isinstance(listed, list) else ()) if isinstance(task, dict)
     ]  # fmt: skip
+
+
+def cost(facts: Iterable[Fact], end: float) -> tuple[float, str]:
+    """Return what the requests have cost until a time, and the currency of the last rates; 0 and "" without rates."""
+    said = [fact for fact in facts if isinstance(fact.get("requests"), dict) and _is_time(fact.get("time"))]
+    currencies = [currency for fact in said if (currency := _text(fact["requests"], "currency"))]
+    if not currencies:
+        return 0.0, ""
+    same = ("", currencies[-1])
+    kept = [fact if _text(fact["requests"], "currency") in same else {**fact, "requests": {}} for fact in said]
+    return _hours(kept, "price", end), currencies[-1]
 
 
 def _hours(facts: Iterable[Fact], name: str, end: float) -> float:

@@ -19,11 +19,13 @@ from tfk8s.backends.history import files, writing
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.core import naming, plan
 from tfk8s.core.events import Event, of_phase
-from tfk8s.core.history.entry import Entry, PastTask
+from tfk8s.core.history.entry import Entry, PastTask, cost
 from tfk8s.core.plan import Field
+from tfk8s.core.price.rates import money
 from tfk8s.core.progress import duration
 from tfk8s.core.script import LogLine, LogOptions, Logs, shown
 from tfk8s.core.spec import Task
+from tfk8s.core.status import ClusterStatus
 from tfk8s.core.task_names import select
 from tfk8s.errors import InvalidInput
 
@@ -96,6 +98,17 @@ def _compared(entry: Entry) -> dict[str, Any]:
         "lasted": None if row.ended is None else duration(row.ended - row.started),
         "restarts": sum(task.restarts for task in entry.tasks),
     }  # fmt: skip
+
+
+def costs(clusters: Iterable[ClusterStatus]) -> list[str]:
+    """Return what each cluster has cost so far, by its open entry; "" without an entry or rates."""
+    now = time.time()
+    return [_cost_so_far(writing.find_open(cluster.name, cluster.location), now) for cluster in clusters]
+
+
+def _cost_so_far(entry: EntryFiles | None, now: float) -> str:
+    amount, currency = cost(entry.facts(), now) if entry else (0.0, "")
+    return currency and money(amount, currency)
 
 
 def complete_lost(entries: Sequence[EntryFiles]) -> None:

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from tfk8s.cli import json_output
 from tfk8s.cli.output import age, moment, table
 from tfk8s.core.history.entry import Entry, PastTask, Row, Verb
+from tfk8s.core.price.rates import money
 from tfk8s.core.progress import PREFIX, duration, parse
 
-_HEAD = ("ENTRY", "STATE", "EXIT", "AGE", "LASTED", "PROGRESS", "COMMIT", "LOCATION", "REASON")
-_OPTIONAL = ("PROGRESS", "COMMIT", "EXIT", "REASON")
+_HEAD = ("ENTRY", "STATE", "EXIT", "AGE", "LASTED", "COST", "PROGRESS", "COMMIT", "LOCATION", "REASON")
+_OPTIONAL = ("COST", "PROGRESS", "COMMIT", "EXIT", "REASON")
 _COMMANDS = ("COMMAND", "EXIT", "AGE", "LASTED", "WHO", "COMMIT", "ARGUMENTS", "REASON")
 _TASKS = ("TASK", "PHASE", "RESTARTS", "EXIT", "PROGRESS", "REASON")
 _COMMIT = 10  # characters of git's commit in a table
@@ -34,7 +35,11 @@ def document(row: Row) -> json_output.Document:
     values = dataclasses.asdict(row)
     hours = {name: round(values.pop(name), 4) for name in ("cpu", "memory", "gpus")}
     times = {name: moment(values[name]) for name in ("started", "ended")}
-    return {"entry": row.id, **values, **times, "hours": hours, "progress": _progress(row.progress)}
+    cost = {"amount": round(values.pop("cost"), 4), "currency": values.pop("currency")}
+    return {
+        "entry": row.id, **values, **times, "hours": hours, "cost": cost if row.currency else None,
+        "progress": _progress(row.progress),
+    }  # fmt: skip
 
 
 def whole_document(entry: Entry) -> json_output.Document:
@@ -57,6 +62,7 @@ def facts(entry: Entry) -> dict[str, str]:
     return {
         "who": row.who, "image": row.image, "commit": row.commit, "remote": last.remote if last else "",
         "job file": entry.digest and f"SHA-256 {entry.digest}",
+        "cost": _cost(row),
         "requested": ", ".join(f"{amount:.3g} {name} hours" for name, amount in hours.items() if amount),
         "progress": row.progress, "timeline": entry.timeline,
     }  # fmt: skip
@@ -75,8 +81,8 @@ def _parts(entry: Entry) -> Iterator[str]:
 def _row(row: Row) -> tuple[str, ...]:
     lasted = "" if row.ended is None else duration(row.ended - row.started)
     return (
-        row.id, row.state, _code(row.exit_code), age(row.started), lasted, row.progress, _commit(row.commit),
-        row.location, " ".join(row.reason.split()),
+        row.id, row.state, _code(row.exit_code), age(row.started), lasted, _cost(row), row.progress,
+        _commit(row.commit), row.location, " ".join(row.reason.split()),
     )  # fmt: skip
 
 
@@ -91,6 +97,10 @@ def _verb(verb: Verb) -> tuple[str, ...]:
         verb.verb, _code(verb.exit_code), age(verb.time), lasted, verb.who, _commit(verb.commit),
         shlex.join(verb.words), " ".join(verb.reason.split()),
     )  # fmt: skip
+
+
+def _cost(row: Row) -> str:
+    return row.currency and money(row.cost, row.currency)
 
 
 def _commit(commit: str) -> str:

@@ -14,7 +14,9 @@ from job_files import job_file
 from tfk8s.backends.history import files, index
 from tfk8s.backends.kubernetes.history import PodHistory
 from tfk8s.cluster.handle import Cluster
+from tfk8s.core.price.rates import Rates
 from tfk8s.core.quantity import Quantity
+from tfk8s.core.resources import Resources
 from tfk8s.core.script import LogLine, Script
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ScriptPhase, ScriptStatus
@@ -29,7 +31,8 @@ class PodBackend(FakeBackend):
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)  # type: ignore[arg-type]
-        self.history = PodHistory(self, lambda _: PLACE)
+        self.rates: Rates | None = None
+        self.history = PodHistory(self, lambda _: PLACE, lambda _: self.rates)
 
     def delete(self, name: str, *, delete_claims: bool = False) -> list[str]:
         with self.history.removing(name):
@@ -118,7 +121,9 @@ def test_a_copy_of_endless_logs_ends(backend: PodBackend, tmp_path: Path, monkey
     cluster = start(backend)
     script = ScriptStatus(name="script-4e9c21", phase=ScriptPhase.RUNNING, command="train.py")
     backend.statuses["mnist"] = dataclasses.replace(backend.statuses["mnist"], scripts=(script,))
-    backend.history = PodHistory(backend, lambda _: PLACE, clock=partial(next, itertools.count(step=0.25)))
+    backend.history = PodHistory(
+        backend, lambda _: PLACE, lambda _: None, clock=partial(next, itertools.count(step=0.25))
+    )
     monkeypatch.setattr(backend, "log", lambda *_: (line.text for line in endless()))
     cluster.down()
     assert 20 < len(lines) <= 80  # each look at the clock takes a quarter of a second, of 20
@@ -163,3 +168,25 @@ def test_down_of_what_somebody_else_started_leaves_one_ended_entry(backend: PodB
     backend.apply(job_file())
     Cluster(backend, "mnist").down()
     assert [(row.id, row.state) for row in index.rows()] == [("mnist@1", "ended")]
+
+
+def test_an_entry_tells_what_the_cluster_has_cost(backend: PodBackend) -> None:
+    backend.rates = Rates("EUR", {"cpu": 3600.0, "memory": 0.0})
+    cluster = start(backend)
+    entry = index.rows("mnist")[0]
+    assert (entry.cost, entry.currency) == (0.0, "EUR")
+    (facts,) = [fact for fact in files.of_name("mnist")[0].facts() if fact["kind"] == "start"]
+    assert facts["requests"]["price"] == pytest.approx(3600.0 * 2 * len(backend.statuses["mnist"].tasks))
+    later = Resources.parse({"cpu": 1})
+    backend.statuses["mnist"] = dataclasses.replace(backend.statuses["mnist"], billed=later)
+    backend.history.seen(cluster.name)
+    seen = [fact["requests"] for fact in files.of_name("mnist")[0].facts() if fact["kind"] == "tasks"]
+    assert (seen[-1]["price"], seen[-1]["currency"]) == (3600.0, "EUR")
+
+
+def test_a_suspended_cluster_costs_nothing(backend: PodBackend) -> None:
+    backend.rates = Rates("EUR", {"cpu": 1.0})
+    cluster = start(backend)
+    cluster.suspend(lose_variables=True)
+    seen = [fact["requests"] for fact in files.of_name("mnist")[0].facts() if fact["kind"] == "tasks"]
+    assert seen[-1]["price"] == 0.0

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tfk8s.core.price.rates import billed
 from tfk8s.core.resources import CPU, MEMORY, NOTHING, Resources, total
+from tfk8s.core.spec import Job, JobFile
 from tfk8s.render import manifests
-from tfk8s.render.pods import Object
+from tfk8s.render.placement import GKE_ACCELERATOR, GKE_SPOT
+from tfk8s.render.pods import Object, resources
 
 _DISK = "ephemeral-storage"
 
@@ -127,6 +130,27 @@ def requested(workloads: Iterable[Object], others: Iterable[Object] = ()) -> Res
     """Return what the tasks of StatefulSets and of the Jobs of programs request together, and other pods."""
     tasks = ((requests(item["spec"]["template"]["spec"]), manifests.task_count(item)) for item in workloads)
     return total([*tasks, *((requests(pod["spec"]), 1) for pod in others)])
+
+
+def billed_workloads(workloads: Iterable[Object]) -> Resources:
+    """Return what StatefulSets and Jobs of programs request together, under the names that rates have."""
+    total = NOTHING
+    for item in workloads:
+        pod = item["spec"]["template"]["spec"]
+        selector = pod.get("nodeSelector", {})
+        one = billed(requests(pod), selector.get(GKE_ACCELERATOR), is_spot=selector.get(GKE_SPOT) == "true")
+        total += one * manifests.task_count(item)
+    return total
+
+
+def billed_jobs(job_file: JobFile) -> Resources:
+    """Return what the tasks of a job file will request together, under the names that rates have."""
+    return total((_billed_task(job, job_file.queue), job.tasks) for job in job_file.jobs)
+
+
+def _billed_task(job: Job, queue: str | None) -> Resources:
+    pod = {"containers": [{"resources": resources(job, queue)}]}
+    return billed(requests(pod), job.accelerator, is_spot=job.spot)
 
 
 def allocatable(node: Object) -> Resources:

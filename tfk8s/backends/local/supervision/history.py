@@ -129,8 +129,8 @@ class HistoryKeeper:
             reported = sorted(listed, key=lambda task: task["task"] not in success)
             progress = next((task["progress"] for task in reported if task["progress"]), "")
             is_suspended = suspended_file.read(self._folder) is not None
-            requests = NOTHING if is_suspended else named(record.job_file)
-            writing.add_tasks(self._entry, listed, progress, code, why, requests)
+            amounts = writing.amounts(NOTHING if is_suspended else named(record.job_file))
+            writing.add_tasks(self._entry, listed, progress, code, why, amounts)
             if not is_suspended:
                 writing.end(self._entry, reason)
 

@@ -1,0 +1,1 @@
+"""Money: what tasks cost."""
