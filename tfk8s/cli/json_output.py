@@ -56,6 +56,7 @@ def cluster(status: ClusterStatus) -> Document:
         "requests": _resources(status.requests),
         "scripts": [_script(script) for script in status.scripts],
         "tasks": [_task(task) for task in status.tasks],
+        "stragglers": [{**slow._asdict(), **task_name(slow.task)} for slow in status.stragglers],
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tfk8s.core import programs, roles
 from tfk8s.core.lifetime import NO_LIMITS, Limits, Suspension
@@ -134,6 +135,23 @@ class ScriptStatus:
     progress: StepProgress | None = None
 
 
+class Straggler(NamedTuple):
+    """A task whose program is much slower than those of its job.
+
+    Attributes:
+        task: the task.
+        rate: its steps in a second.
+        median: the rate in the middle of the job's tasks; of two, the higher one.
+    """
+
+    task: Task
+    rate: float
+    median: float
+
+    def __str__(self) -> str:
+        return f"{self.task} makes {self.rate:.3g} steps/s, and {self.median:.3g} are usual in its job"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
     """The status of one cluster.
@@ -220,6 +238,20 @@ class ClusterStatus:
         tasks = sorted(self.tasks, key=lambda task: task.task not in self.success)
         reported = (*(task.progress for task in tasks), *(script.progress for script in self.scripts))
         return next(filter(None, reported), None)
+
+    @property
+    def stragglers(self) -> list[Straggler]:
+        """The tasks with less than half of the rate that their job's tasks have in the middle, by `tfk8s.progress`."""
+        by_job: dict[str, list[tuple[float, Task]]] = {}
+        for task in self.tasks:
+            if task.phase is Phase.RUNNING and task.progress and task.progress.rate is not None:
+                by_job.setdefault(task.task.job, []).append((task.progress.rate, task.task))
+        return [
+            Straggler(task, rate, median)
+            for rated in by_job.values()
+            for median in [sorted(rate for rate, _ in rated)[len(rated) // 2]]
+            for rate, task in rated if rate < median / 2
+        ]  # fmt: skip
 
     @property
     def has_servers(self) -> bool:

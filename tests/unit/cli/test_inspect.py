@@ -65,6 +65,7 @@ DOCUMENT = {
     "tensorflow": "",
     "requests": {"cpu": 0.0, "memory": 0, "gpus": 0},
     "scripts": [],
+    "stragglers": [],
     "tasks": [
         {
             **task,
@@ -206,6 +207,22 @@ def test_status_and_ls_show_progress(run: Run, backend: FakeBackend) -> None:
         },
         None,
     ]  # fmt: skip
+
+
+def test_status_names_stragglers(run: Run) -> None:
+    status = FakeBackend(job_file(worker=3, ps=2)).statuses["mnist"]
+    for name, rate in {"worker/0": 40.0, "worker/1": 4.125, "worker/2": 35.5, "ps/0": 1.0, "ps/1": 1.5}.items():
+        status = change(name, phase=Phase.RUNNING, progress=StepProgress(step=1, rate=rate))(status)
+    backend = FakeBackend(job_file(worker=3, ps=2))
+    backend.statuses["mnist"] = status
+    with use_backend(backend):
+        lines = run("status", "mnist")[1].splitlines()
+        assert [line for line in lines if "slow" in line] == [
+            "slow: worker/1 makes 4.12 steps/s, and 35.5 are usual in its job"
+        ]
+        assert json.loads(run("status", "mnist", "-o", "json")[1])["stragglers"] == [
+            {"task": "worker/1", "job": "worker", "index": 1, "rate": 4.125, "median": 35.5}
+        ]
 
 
 def test_the_page_of_programs_has_such_a_status(run: Run) -> None:
