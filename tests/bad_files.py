@@ -134,6 +134,12 @@ TABLE = r"""
   3:8+26 name-too-long: "production_candidate_large" is 6 characters too long [StatefulSet "recommendation-ranking-two-production-candidate-large-a9a9" would have 58 characters; at most 52 are allowed] -> shorten it to 20 characters
 = jobs: {aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: 1}
   3:8+60 name-too-long: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" is 14 characters too long [StatefulSet "mnist-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" would have 66 characters; at most 52 are allowed] -> shorten it to 46 characters
+= gang: true\nqueue: a\njobs: {worker: 1}
+  3:7+4 gang-in-queue: gang: true has no effect in a queue [Kueue admits all tasks of a cluster together] -> remove gang, or queue
+= gang: true\njobs: {ps: 1, worker: {priority_class: high}}
+  3:7+4 gang-differs: jobs "ps" and "worker" differ in priority or scheduler [the scheduler starts no gang of such tasks] -> make them equal, or remove gang
+= gang: true\njobs: {worker: ["a:1"]}
+  3:1+4 needs-tasks: "gang" has no effect on servers that already run [job "worker" has addresses] -> remove gang
 = namespace: A\nqueue: a_b\nimage: TF/Image\njobs: {worker: {priority_class: -x, gpu_resource: gpu, accelerator: 'a b', gpus: 1, preload: [a-b]}}
   3:12+1 bad-name: "A" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write a
   4:8+3 bad-name: "a_b" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write a-b

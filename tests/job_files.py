@@ -32,6 +32,7 @@ volumes:
 - {{path: /data, claim: data, read_only: true}}
 - {{path: /ckpt, claim: ckpt, create: 100Gi, storage_class: fast, access: ReadWriteMany, folder: ./ckpt}}
 queue: gold
+gang: false
 avoid: [gpu-node-7, gpu-node-8.example]
 pod: {{hostAliases: [{{ip: 10.0.0.1, hostnames: [store]}}]}}
 network:
@@ -362,6 +363,7 @@ class _Parts:
             annotations=self.labels(),
             volumes=self.several(self.volume()),
             queue=self.dns(),
+            gang=self.pick([True, False], ["yes"]),
             network=self.some(allow_from=self.several(self.source()), allow_to=self.several(self.destination())),
             security=self.some(
                 user=self.pick([1, 2**31 - 1], [0]), group=self.pick([1], [0]), service_account=self.dns()

@@ -68,6 +68,31 @@ def test_objects_of_a_job_file_with_every_key(folder, text):
     assert of_helm(folder, text) == of_render(text)
 
 
+GANG = "jobs: {ps: {priority_class: high}, worker: {tasks: 2, program: [a], priority_class: high}}\nidle: 30m\n"
+POD_GROUPS = ("--api-versions", "scheduling.k8s.io/v1beta1/PodGroup")
+
+
+def test_objects_of_a_gang(folder):
+    text = f"{HEAD}{GANG}gang: true\n"
+    assert of_helm(folder, text) == of_render(text)
+    assert ("PodGroup", "mnist") in of_render(text)
+
+
+@pytest.mark.parametrize(
+    ("more", "is_gang"),
+    [("", True), ("gang: false", False), ("queue: a", False), ("pod: {schedulingGroup: {podGroupName: a}}", False)],
+)
+def test_chart_makes_a_gang_where_the_server_has_pod_groups(folder, more, is_gang):
+    (folder / "job.yaml").write_text(f"{HEAD}{GANG}{more}\n")
+    made = by_name(template(folder / "job.yaml", "--skip-tests", "--namespace", "default", *POD_GROUPS))
+    assert made == of_render(f"{HEAD}{GANG}{more}\n{'gang: true' if is_gang else ''}\n")
+
+
+def test_chart_makes_no_gang_of_jobs_with_different_priorities(folder):
+    (folder / "job.yaml").write_text(f"{HEAD}jobs: {{a: 1, b: {{priority_class: high}}}}")
+    assert ("PodGroup", "mnist") not in by_name(template(folder / "job.yaml", *POD_GROUPS))
+
+
 class _Plain(yaml.SafeDumper):
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -159,6 +184,8 @@ LONG = "recommendationrankingtwotowerproductionwithwork"
         ("jobs: {a: 1}\nrun: {}", "run: a run needs a job with a program"),
         ("jobs: {a: {program: [a]}}\nrun: {success: a/1}", 'run.success: "a/1" names no program'),
         ("jobs: {a: {program: [a]}}\nrun: {success: b}", 'run.success: "b" names no program'),
+        ("jobs: {a: 1}\ngang: true\nqueue: b", "gang: Kueue admits all tasks of a cluster in a queue together"),
+        ("jobs: {a: 1, b: {priority_class: c}}\ngang: true", "gang: the jobs differ in priority or scheduler"),
         ("jobs: {a: 1}\npod: {containers: [{name: p}, {name: p}]}", 'pod: "p" is given twice in containers'),
     ],
 )

@@ -125,10 +125,8 @@ def test_a_namespace_that_is_missing():
 
 def test_a_server_that_is_too_old(monkeypatch, namespace):
     original = Client.get
-    version = {"major": "1", "minor": "27+", "gitVersion": "v1.27.3"}
-    monkeypatch.setattr(
-        Client, "get", lambda self, path, *a: version if path == "/version" else original(self, path, *a)
-    )
+    old = {"/apis": {"groups": []}, "/version": {"major": "1", "minor": "27+", "gitVersion": "v1.27.3"}}
+    monkeypatch.setattr(Client, "get", lambda self, path, *a: old.get(path) or original(self, path, *a))
     error = refusal(ClusterError, lambda: KubernetesBackend(namespace=namespace).apply(make_job_file("old")))
     assert str(error).endswith("runs Kubernetes v1.27.3; tfk8s needs 1.28 or newer")
 

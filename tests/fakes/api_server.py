@@ -37,6 +37,7 @@ class ApiServer:
         always: the fault of every other request; None for no fault.
         history: the events of watches, each with its version.
         logs: the lines of a pod's log, each with its time.
+        versions: the versions of groups besides that of Kubernetes 1.29 and later.
         port: of 127.0.0.1.
     """
 
@@ -46,6 +47,7 @@ class ApiServer:
     always: Fault | None = None
     history: list[tuple[int, Object]] = field(default_factory=list)
     logs: dict[str, list[str]] = field(default_factory=dict)
+    versions: tuple[str, ...] = ()
     version: int = 1
     port: int = 0
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -222,10 +224,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _object(self, method: str, path: str, query: dict[str, str]) -> tuple[int, Object]:
         api, selector = self.api, query.get("labelSelector", "")
-        if path == "/version":
-            return 200, {"major": "1", "minor": "36", "gitVersion": "v1.36.0"}
+        if path == "/apis":
+            versions = [{"groupVersion": version} for version in ("flowcontrol.apiserver.k8s.io/v1", *api.versions)]
+            return 200, {"groups": [{"versions": versions}]}
         is_collection = path.rpartition("/")[2] in _COLLECTIONS
-        if method == "PATCH" and query.get("dryRun"):
+        if method in ("PATCH", "POST") and query.get("dryRun"):
             return 200, self.body
         if method == "PATCH":
             return 200, api.put(path, self.body)

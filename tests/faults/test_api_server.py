@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -90,6 +91,30 @@ def test_up_and_down_survive_a_fault_at_each_request(server: ApiServer, fault: F
         backend().delete("demo")
         assert server.objects == {}, f"request {call % ends} of {ends}"
     assert server.faults == {}
+
+
+def test_up_and_down_of_a_gang(server: ApiServer) -> None:
+    server.versions = ("scheduling.k8s.io/v1beta1",)
+    assert backend().apply(JOB_FILE) is True
+    path = "/apis/scheduling.k8s.io/v1beta1/namespaces/here/podgroups/demo"
+    assert server.objects[path]["spec"] == {"schedulingPolicy": {"gang": {"minCount": 3}}}
+    assert backend().apply(JOB_FILE) is False
+    server.versions = ()
+    assert backend().apply(dataclasses.replace(JOB_FILE, gang=False)) is True
+    assert path not in server.objects
+    server.versions = ("scheduling.k8s.io/v1beta1",)
+    assert backend().apply(JOB_FILE) is False  # the cluster stays what it is
+    backend().apply(dataclasses.replace(JOB_FILE, gang=True))
+    backend().delete("demo")
+    assert server.objects == {}
+
+
+def test_without_pod_groups_no_request_asks_for_them(server: ApiServer) -> None:
+    backend().apply(JOB_FILE)
+    backend().apply(JOB_FILE)
+    backend().delete("demo")
+    assert server.requests[0] == "GET /apis"
+    assert not [request for request in server.requests if "/version" in request or "scheduling" in request]
 
 
 @pytest.mark.parametrize("fault", FAULTS, indirect=True)

@@ -156,7 +156,9 @@ def disruption_budgets(cluster: str, jobs: Iterable[str]) -> list[RemovableObjec
     return [RemovableObject("policy/v1", "poddisruptionbudgets", naming.stateful_set(cluster, job)) for job in jobs]
 
 
-def removable_objects(cluster: str, servers: Iterable[str], programs: Iterable[str] = ()) -> list[RemovableObject]:
+def removable_objects(
+    cluster: str, servers: Iterable[str], programs: Iterable[str] = (), *, gang: bool = False
+) -> list[RemovableObject]:
     """Return the objects of a cluster in the order in which its Job removes them.
 
     Running pods come first, the NetworkPolicy that isolates them later. The ServiceAccount is the last, because it has
@@ -165,12 +167,14 @@ def removable_objects(cluster: str, servers: Iterable[str], programs: Iterable[s
     Args:
         servers: the names of the jobs with servers.
         programs: the names of the jobs with programs.
+        gang: whether the cluster has a PodGroup.
     """
     budgets = disruption_budgets(cluster, servers)
     return [
         *(RemovableObject("apps/v1", "statefulsets", budget.name) for budget in budgets),
         *(RemovableObject("batch/v1", "jobs", naming.stateful_set(cluster, job)) for job in programs),
         *budgets,
+        *([RemovableObject("scheduling.k8s.io/v1beta1", "podgroups", cluster)] if gang else ()),
         RemovableObject("v1", "services", naming.master_service(cluster)),
         RemovableObject("v1", "services", cluster),
         RemovableObject("networking.k8s.io/v1", "networkpolicies", cluster),

@@ -200,6 +200,11 @@ class JobFile:
         "VOLUMES", "Volumes of every task.", [{"path": "/data", "claim": "datasets", "read_only": True}], default=()
     )
     queue: str | None = key("QUEUE_NAME", "The name of a Kueue LocalQueue.", "team-a")
+    gang: bool | None = key(
+        "BOOLEAN",
+        "Start all tasks together or none, by a PodGroup. Without this key, that holds where the server has PodGroups.",
+        True,
+    )
     avoid: tuple[str, ...] = key(
         "NODES", "The names of nodes that no pod of the cluster may use.", ["gpu-node-7"], default=()
     )

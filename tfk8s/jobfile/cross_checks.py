@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfk8s.core import naming
+from tfk8s.core.job_file.gangs import shared
 from tfk8s.errors import Problem, quoted
 from tfk8s.jobfile.document import Document, Path
 from tfk8s.jobfile.role_checks import (
@@ -34,6 +35,8 @@ def check(document: Document, bad: set[Path]) -> list[Problem]:
         mixed_addresses,
         limits_without_tasks,
         queues_of_many_jobs,
+        gangs_of_different_pods,
+        gangs_in_queues,
         replaced_avoidance,
         duplicate_addresses,
         exceptions_outside_range,
@@ -123,7 +126,7 @@ def replaced_avoidance(values: ValidValues) -> Iterator[Problem]:
 def limits_without_tasks(values: ValidValues) -> Iterator[Problem]:
     """Yield a problem for each limit and the warm pods of a cluster that tfk8s does not start."""
     addressed = [job for job in values.jobs if isinstance(values.get("jobs", job), list)]
-    for key in ("max_duration", "idle", "grace", "drain", "warm", "script"):
+    for key in ("max_duration", "idle", "grace", "drain", "gang", "warm", "script"):
         if addressed and values.get(key) is not None:
             message = f'"{key}" has no effect on servers that already run'
             label = f'job "{addressed[0]}" has addresses'
@@ -136,6 +139,31 @@ def queues_of_many_jobs(values: ValidValues) -> Iterator[Problem]:
         message = f"Kueue takes a cluster of at most {MAX_JOBS_IN_QUEUE} jobs"
         label = f"there are {len(values.jobs)} jobs"
         yield values.problem("too-large", message, ("queue",), label=label, advice="remove queue, or join jobs")
+
+
+def gangs_in_queues(values: ValidValues) -> Iterator[Problem]:
+    """Yield a problem if a cluster in a queue asks for a gang of its own."""
+    if values.get("queue") and values.get("gang"):
+        message = "gang: true has no effect in a queue"
+        label = "Kueue admits all tasks of a cluster together"
+        yield values.problem("gang-in-queue", message, ("gang",), label=label, advice="remove gang, or queue")
+
+
+def gangs_of_different_pods(values: ValidValues) -> Iterator[Problem]:
+    """Yield a problem if the tasks of a gang differ in what the scheduler wants the same."""
+    if not values.get("gang"):
+        return
+    pod = values.get("pod")
+    kinds = {
+        job: shared(values.get("jobs", job, "priority_class"), pod, values.get("jobs", job, "pod"))
+        for job in values.jobs
+        if isinstance(values.get("jobs", job), (int, dict))
+    }
+    first = next(iter(kinds), "")
+    if other := next((job for job, kind in kinds.items() if kind != kinds[first]), None):
+        message = f'jobs "{first}" and "{other}" differ in priority or scheduler'
+        label = "the scheduler starts no gang of such tasks"
+        yield values.problem("gang-differs", message, ("gang",), label=label, advice="make them equal, or remove gang")
 
 
 def duplicate_addresses(values: ValidValues) -> Iterator[Problem]:

@@ -78,7 +78,7 @@ def _account(job_file: JobFile) -> Object:
 
 def _role(job_file: JobFile) -> Object:
     names: dict[tuple[str, str], list[str]] = {}
-    for item in removable_objects(job_file.name, _servers(job_file), _programs(job_file)):
+    for item in removable_objects(job_file.name, _servers(job_file), _programs(job_file), gang=bool(job_file.gang)):
         names.setdefault((item.group, item.resource), []).append(item.name)
     rules = [
         {"apiGroups": [group], "resources": [resource], "resourceNames": found, "verbs": ["get", "delete"]}
@@ -185,7 +185,7 @@ def _pod(job_file: JobFile, master: Object) -> Object:
 
 def _container(job_file: JobFile, master: Object) -> Object:
     values = {
-        "TFK8S_DRAIN": ",".join(_drained(job_file)) or None,
+        "TFK8S_DRAIN": ",".join(_drained(job_file)) or None, "TFK8S_GANG": "1" if job_file.gang else None,
         "TFK8S_IDLE": job_file.idle, "TFK8S_LEASE": job_file.lease, "TFK8S_MAX_DURATION": job_file.max_duration,
         "TFK8S_SERVERS": ",".join(_servers(job_file)) or None,
         "TFK8S_PROGRAMS": ",".join(_programs(job_file)) or None,

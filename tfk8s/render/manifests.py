@@ -19,7 +19,7 @@ from tfk8s.core.lifetime import SUSPENDED
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.core.storage import claims
 from tfk8s.core.storage.volumes import Volume
-from tfk8s.render import kueue, package_files, pod_volumes, pods, program_job
+from tfk8s.render import gang, kueue, package_files, pod_volumes, pods, program_job
 from tfk8s.render.pods import Object
 
 NAME = "app.kubernetes.io/name"
@@ -54,14 +54,16 @@ def render(job_file: JobFile, package: bytes, namespace: str | None = None, dige
         digest: of the folder of the programs' scripts.
     """
     servers = [job for job in job_file.jobs if not job.program]
+    workloads = [_stateful_set(job_file, job) for job in servers]
+    workloads += (_program_job(job_file, job, digest) for job in program_jobs(job_file))
     objects = [
         *(_claim(job_file, volume) for volume in claims.claims_to_make(job_file)),
         _network_policy(job_file),
         _config_map(job_file, package),
         _headless_service(job_file),
         *([_master_service(job_file)] if job_kinds.has_target(job_file) else ()),
-        *(_stateful_set(job_file, job) for job in servers),
-        *(_program_job(job_file, job, digest) for job in program_jobs(job_file)),
+        *([pod_group(job_file.name, workloads)] if job_file.gang else ()),
+        *workloads,
         # A budget before its pods causes a warning.
         *(_disruption_budget(job_file, job) for job in servers if job_file.drain != roles.ALLOW),
     ]
@@ -126,6 +128,13 @@ def _master_service(job_file: JobFile) -> Object:
             },
             "ports": [{"name": "grpc", "port": port, "targetPort": port}],
         }
+    }
+
+
+def pod_group(cluster: str, workloads: Sequence[Object]) -> Object:
+    """Return the PodGroup of a cluster's StatefulSets and Jobs of programs: all their tasks start together."""
+    return new_object(gang.KIND, gang.VERSION, cluster, cluster) | {
+        "spec": gang.spec(map(task_count, workloads), workloads[0])
     }
 
 

@@ -17,7 +17,7 @@ Object = dict[str, Any]
 # devices and resources, and the conditions for their start.
 _OF_TASKS = (
     "affinity", "nodeName", "readinessGates", "resourceClaims", "resources", "restartPolicy", "schedulingGates",
-    "subdomain", "topologySpreadConstraints",
+    "schedulingGroup", "subdomain", "topologySpreadConstraints",
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from tfk8s.core.environment import data_variables
 from tfk8s.core.job_file.mappings import EnvSource, Security
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job, JobFile
-from tfk8s.render import overlay, placement, pod_volumes, program_job
+from tfk8s.render import gang, overlay, placement, pod_volumes, program_job
 from tfk8s.render.pod_volumes import SCRATCH_FOLDER, SCRATCH_SIZE
 
 Object = dict[str, Any]
@@ -72,7 +72,7 @@ def template(job_file: JobFile, job: Job, labels: Mapping[str, str], program_sec
         spec["imagePullSecrets"] = [{"name": name} for name in job_file.image_pull_secrets]
     if job.priority_class:
         spec["priorityClassName"] = job.priority_class
-    spec |= placement.rules(job, labels, job_file.avoid)
+    spec |= placement.rules(job, labels, job_file.avoid) | gang.spec_field(job_file)
     for patch in filter(None, (job_file.pod, job.pod)):
         spec = overlay.apply(spec, patch, container_security)
     return {"metadata": metadata, "spec": spec}

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tfk8s.render import gang
 from tfk8s.render.pods import Object
 
 USER_ROLE = "tfk8s-user"
 SUBMIT_ROLE = "tfk8s-submit"
 ROLES = (USER_ROLE, SUBMIT_ROLE)
-LIMITS, PROGRAMS, CLAIMS = FEATURES = "max_duration, idle, drain: idle", "programs", "claims"
+LIMITS, PROGRAMS, CLAIMS, GANGS = FEATURES = "max_duration, idle, drain: idle", "programs", "claims", "gangs"
 RULES = "rules of the namespace"  # no job file needs the right to read them
 
 _SUBMITTERS = frozenset({"status", "logs", "submit", "stop", "stacks"})  # what the Role for submitting allows
@@ -134,6 +135,12 @@ def _table_of_claims() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "", "persistentvolumeclaims", "delete", ("down",)
 
 
+def _table_of_gangs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Yield the same for clusters that are gangs."""
+    yield gang.GROUP, "podgroups", "get create patch", ("up", "diff", "scale")
+    yield gang.GROUP, "podgroups", "delete", ("up", "down")
+
+
 def _permissions() -> tuple[Permission, ...]:
     commands: dict[tuple[str, str, str], tuple[str, ...]] = {}
     features: dict[tuple[str, str, str], tuple[str, ...]] = {}
@@ -142,6 +149,7 @@ def _permissions() -> tuple[Permission, ...]:
         LIMITS: _table_of_limits,
         PROGRAMS: _table_of_programs,
         CLAIMS: _table_of_claims,
+        GANGS: _table_of_gangs,
         RULES: _table_of_rules,
     }
     for feature, table in tables.items():

@@ -243,7 +243,7 @@ def main() -> int:
     server = ObjectServer(namespace, environment)
     keeper = Keeper(
         server,
-        removable_objects(name, servers, programs),
+        removable_objects(name, servers, programs, gang="TFK8S_GANG" in environment),
         limits,
         Budgets(server, disruption_budgets(name, drained)),
         lambda: last_activity(host, port) if servers else float("inf"),

@@ -14,7 +14,7 @@
   {{- if not (hasPrefix "kueue.x-k8s.io/" $key) }}{{ $_ := set $metadata.annotations $key $value }}{{ end }}{{ end }}
 {{- $pod := include "tfk8s.spec" (list $ (index . 1) $master) | fromJson }}{{ $gpus := "cloud.google.com/gke-%s" }}
 {{- $nodes := omit ($pod.nodeSelector | default dict) (printf $gpus "accelerator") (printf $gpus "gpu-partition-size") (printf $gpus "gpu-sharing-strategy") (printf $gpus "max-shared-clients-per-gpu") }}
-{{- $spec := omit $pod "affinity" "nodeName" "nodeSelector" "readinessGates" "resourceClaims" "resources" "restartPolicy" "schedulingGates" "subdomain" "topologySpreadConstraints" }}
+{{- $spec := omit $pod "affinity" "nodeName" "nodeSelector" "readinessGates" "resourceClaims" "resources" "restartPolicy" "schedulingGates" "schedulingGroup" "subdomain" "topologySpreadConstraints" }}
 {{- with $nodes }}{{ $_ := set $spec "nodeSelector" . }}{{ end }}
 {{- with pick ($pod.affinity | default dict) "nodeAffinity" }}{{ $_ := set $spec "affinity" . }}{{ end }}
 {{- range $spec.initContainers }}{{ $_ := unset (.resources | default dict) "claims" }}{{ end }}

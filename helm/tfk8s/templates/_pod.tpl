@@ -16,7 +16,7 @@ securityContext: {runAsNonRoot: true, runAsUser: {{ int ($security.user | defaul
   fsGroupChangePolicy: OnRootMismatch, seccompProfile: {type: RuntimeDefault}}
 {{- with $security.service_account }}{{ printf "\nserviceAccountName: %q" . }}{{ end }}{{ with $settings.priority_class }}{{ printf "\npriorityClassName: %q" . }}{{ end }}
 {{- with $.Values.image_pull_secrets }}{{ printf "\nimagePullSecrets:" }}{{ range . }}{{ printf "\n  - name: %q" . }}{{ end }}{{ end }}
-{{- if $settings.program }}{{ printf "\nsubdomain: %q\nrestartPolicy: Never" $.Values.name }}{{ end }}
+{{- if $settings.program }}{{ printf "\nsubdomain: %q\nrestartPolicy: Never" $.Values.name }}{{ end }}{{ if (index . 1).gang }}{{ printf "\nschedulingGroup: {podGroupName: %q}" $.Values.name }}{{ end }}
 {{- with $nodes }}{{ printf "\nnodeSelector: %s" (toJson .) }}{{ end }}
 {{- with $tolerations }}{{ printf "\ntolerations: %s" (toJson .) }}{{ end }}
 {{- include "tfk8s.topology" (list $ $job) }}

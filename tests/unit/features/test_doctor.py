@@ -37,6 +37,8 @@ class FakeClient:
     context, namespace = "kind-test", "team"
     url = "https://127.0.0.1:6443"
 
+    served = frozenset({"scheduling.k8s.io/v1beta1"})
+
     def __init__(
         self, *denied: str, namespaces: tuple[str, ...] = ("team",), policies: tuple[dict[str, Any], ...] = ()
     ) -> None:
@@ -46,8 +48,8 @@ class FakeClient:
     def __call__(self, context: str | None) -> FakeClient:
         return self
 
-    def require_version(self) -> None:
-        pass
+    def require_version(self) -> frozenset[str]:
+        return self.served
 
     def get(self, path: str, query: dict[str, str] | None = None) -> dict[str, Any]:
         if path == "/version":
@@ -100,6 +102,8 @@ def test_all_checks_of_kubernetes_pass(monkeypatch: pytest.MonkeyPatch) -> None:
         ("permissions: max_duration, idle, drain: idle", 'all, in namespace "team"'),
         ("permissions: programs", 'all, in namespace "team"'),
         ("permissions: claims", 'all, in namespace "team"'),
+        ("permissions: gangs", 'all, in namespace "team"'),
+        ("gangs", "the tasks of a new cluster start together or not at all, by a PodGroup"),
         ("nodes", "2 nodes: all ready, without taints"),
         ("GPUs", "free: n 8 of 8 nvidia.com/gpu"),
         ("Egress policies", "none cuts the tasks off from each other or from DNS"),
@@ -199,7 +203,17 @@ def test_at_most_three_missing_permissions_are_listed(monkeypatch: pytest.Monkey
 def test_missing_namespace_skips_its_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     checks = on_kubernetes(monkeypatch, FakeClient(namespaces=()))
     assert checks["namespace"].help == "kubectl create namespace team"
-    assert set(checks) == {"versions", "kubeconfig", "API server", "namespace", "nodes", "GPUs"}
+    assert set(checks) == {"versions", "kubeconfig", "API server", "namespace", "gangs", "nodes", "GPUs"}
+
+
+def test_without_pod_groups_nobody_is_asked_for_rights_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = FakeClient()
+    client.served = frozenset()
+    checks = on_kubernetes(monkeypatch, client)
+    detail = "none: the API server has no scheduling.k8s.io/v1beta1, so tasks start one by one"
+    assert checks["gangs"] == Check("gangs", State.OK, detail)
+    assert "permissions: gangs" not in checks
+    assert not [review for review in client.reviews if "podgroups" in review]
 
 
 def test_network_policy_is_unknown_without_an_image(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,9 @@ from tfk8s.backends.kubernetes.restart import recreate_pods
 from tfk8s.backends.kubernetes.scripts import program_archives
 from tfk8s.backends.kubernetes.workloads import (
     deployed,
+    gangs,
     lifetime,
+    ownership,
     pods_dry_run,
     program_jobs,
     queue_changes,
@@ -59,8 +61,8 @@ def apply(
     wish = suspension.read(filter(None, before))
     before = [item and suspension.awake(item, wish) for item in before]
     for item, existing in zip(objects, before, strict=True):
-        _require_own(item, existing)
-    obsolete = _obsolete(client, namespace, name, objects)
+        ownership.require_own(item, existing)
+    obsolete = ownership.obsolete(client, namespace, name, objects) + gangs.obsolete(name, before, objects)
     by_helm = next(filter(None, map(helm.refusal, filter(None, before))), None)
     refusal = (
         by_helm
@@ -181,32 +183,6 @@ def _tasks(old: Object, new: Object) -> Iterator[Task]:
     return (Task(job, index) for index in range(min(map(manifests.task_count, (old, new)))))
 
 
-def _require_own(item: Object, existing: Object | None) -> None:
-    """Raise an InvalidInput if the existing object belongs to somebody else."""
-    if existing is None:
-        return
-    labels, own_labels = existing["metadata"].get("labels", {}), item["metadata"]["labels"]
-    if any(labels.get(label) != own_labels[label] for label in (manifests.NAME, manifests.INSTANCE)):
-        owner = (
-            f'cluster "{labels.get(manifests.INSTANCE)}"'
-            if labels.get(manifests.NAME) == "tfk8s"
-            else labels.get(manifests.MANAGED_BY) or "somebody else"
-        )
-        raise InvalidInput(
-            f'{item["kind"]} "{item["metadata"]["name"]}" exists already and belongs to {owner}',
-            help="give this cluster another `name`",
-        )
-
-
-def _obsolete(client: Client, namespace: str, name: str, objects: Sequence[Object]) -> list[Object]:
-    """Return the cluster's objects of jobs and of limits that are no longer in the job file."""
-    needed = {(item["kind"], item["metadata"]["name"]) for item in objects}
-    kinds = ("Job", "StatefulSet", "PodDisruptionBudget")
-    jobs, *others = (deployed.items_of(client, kind, namespace, paths.of_cluster(name)) for kind in kinds)
-    found = itertools.chain(lifetime.with_rights(jobs), filter(manifests.is_program, jobs), *others)
-    return [item for item in found if (item["kind"], item["metadata"]["name"]) not in needed]
-
-
 def _content(item: Object) -> Object:
     """Return an object without the fields that the API server maintains."""
     if manifests.is_program(item):
@@ -234,6 +210,8 @@ def scale(client: Client, cluster: DeployedCluster, tasks: Mapping[str, int]) ->
         scaled = manifests.scaled(existing, tasks)
         if scaled != manifests.scaled(existing, {}):
             changed.append(scaled)
+    if changed:
+        gangs.scale(client, cluster.namespace, cluster.name, cluster.workloads.values(), tasks)
     for item in changed:
         if not manifests.is_program(item):
             client.apply(paths.path(item, cluster.namespace), item)
@@ -265,6 +243,8 @@ def delete(client: Client, namespace: str, name: str, *, delete_claims: bool = F
     for item in itertools.chain(*objects.values()):
         helm.require_other(item)
     _delete(client, namespace, lifetime.with_rights(objects["Job"]))
+    if gangs.is_gang(itertools.chain(*objects.values()), name):
+        gangs.delete(client, namespace, name)
     for kind in paths.GROUPS:
         if kind == "NetworkPolicy":  # the last, because it isolates the pods until they end
             _delete_pods(client, namespace, name)

@@ -18,7 +18,7 @@ from tfk8s.backends.kubernetes.history import PodHistory
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.nodes import cluster_fit
 from tfk8s.backends.kubernetes.scripts import program_archives
-from tfk8s.backends.kubernetes.workloads import deployed, lease, lifetime, program_jobs, task_pods
+from tfk8s.backends.kubernetes.workloads import deployed, gangs, lease, lifetime, program_jobs, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.options import BackendOptions
 from tfk8s.core.events import Event
@@ -168,8 +168,9 @@ class KubernetesBackend:
             return apply.delete(self._client, self._namespace_of(name), name, delete_claims=delete_claims)
 
     def _apply(self, job_file: JobFile, *, dry_run: bool = False) -> Plan:
-        self._client.require_version()
-        archive, namespace = program_archives.pack(job_file), self._namespace_for(job_file)
+        served, namespace = self._client.require_version(), self._namespace_for(job_file)
+        job_file = gangs.decided(self._client, namespace, job_file, served)
+        archive = program_archives.pack(job_file)
         objects, secret = self._objects(job_file, archive), program_archives.secret(job_file.name, archive)
         lifetime.require_rights(self._client, namespace, objects)
         cluster_fit.require_room(self._client, namespace, job_file, objects)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from tfk8s import concurrency, render
@@ -17,7 +17,7 @@ from tfk8s.core.storage import claims
 from tfk8s.errors import Tfk8sError, listed
 from tfk8s.features.doctor import network
 from tfk8s.features.doctor.check import Check, State
-from tfk8s.render import rbac
+from tfk8s.render import gang, rbac
 from tfk8s.render.pod_volumes import BUCKET_DRIVER
 from tfk8s.render.rbac import Permission
 
@@ -45,14 +45,15 @@ def checks(
         return
     try:
         version = client.get("/version")["gitVersion"]
-        client.require_version()
+        served = client.require_version()
         yield Check("API server", State.OK, f"Kubernetes {version} at {client.url}")
     except Tfk8sError as error:
         yield _failed("API server", error)
         return
     yield (namespace_check := _namespace(client, namespace))
     if namespace_check.state is not State.MISSING:
-        yield from _permissions(client, namespace)
+        yield from _permissions(client, namespace, has_gangs=gang.VERSION in served)
+    yield gangs(served)
     yield nodes(client)
     yield _gpus(client, namespace)
     if job_file is not None:
@@ -83,9 +84,14 @@ def _namespace(client: Client, namespace: str) -> Check:
 # ---- permissions ---------------------------------------------------------------------------------------------------
 
 
-def _permissions(client: Client, namespace: str) -> list[Check]:
-    """Return a check of the permissions for each of `_COMMANDS`."""
-    needed = [permission for permission in rbac.PERMISSIONS if not set(permission.commands).isdisjoint(_COMMANDS)]
+def _permissions(client: Client, namespace: str, *, has_gangs: bool) -> list[Check]:
+    """Return a check of the permissions for each of `_COMMANDS` and for each feature that the API server has."""
+    features = [feature for feature in rbac.FEATURES if has_gangs or feature != rbac.GANGS]
+    needed = [
+        permission
+        for permission in rbac.PERMISSIONS
+        if not set(permission.commands).isdisjoint(_COMMANDS) and (has_gangs or permission.group != gang.GROUP)
+    ]
     try:
         allowed = concurrency.map_parallel(
             lambda permission: access_review.may(client, namespace, permission), needed, free_gpus.MAX_REQUESTS
@@ -98,7 +104,7 @@ def _permissions(client: Client, namespace: str) -> list[Check]:
         permissions_check(command, namespace, [permission for permission in always if command in permission.commands])
         for command in _COMMANDS
     ]
-    for feature in rbac.FEATURES:
+    for feature in features:
         of_feature = [permission for permission in missing if feature in permission.features]
         checks.append(feature_check(feature, namespace, of_feature))
     return checks
@@ -125,6 +131,16 @@ def permissions_check(needed_by: str, namespace: str, missing: Sequence[Permissi
         f"ask an administrator for the Role {role}: `tfk8s roles | kubectl apply -n {namespace} -f -` creates it, "
         f"`kubectl create rolebinding YOU -n {namespace} --role={role} --user=YOU` grants it",
     )
+
+
+# ---- gangs ----------------------------------------------------------------------------------------------------------
+
+
+def gangs(served: Collection[str]) -> Check:
+    """Return whether new clusters are gangs, by the versions of groups that the API server has."""
+    if gang.VERSION in served:
+        return Check("gangs", State.OK, "the tasks of a new cluster start together or not at all, by a PodGroup")
+    return Check("gangs", State.OK, f"none: the API server has no {gang.VERSION}, so tasks start one by one")
 
 
 # ---- nodes ---------------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ _DELETE_LIMIT = 100  # objects in one request: a busy API server deletes some 30
 STARTUP_TIMEOUT = 15.0  # an API server that has just started forbids everything until it has read its Roles
 
 MIN_VERSION = (1, 28)  # gives a StatefulSet's pods the label apps.kubernetes.io/pod-index
+_SINCE_1_29 = "flowcontrol.apiserver.k8s.io/v1"
 
 APPLY = "application/apply-patch+yaml"
 FIELD_MANAGER = "tfk8s"
@@ -247,8 +248,26 @@ class Client:
             raise errors.at_startup(refusal)
         raise refusal
 
-    def require_version(self) -> None:
-        """Raise a ClusterError if the API server is too old."""
+    def require_version(self) -> frozenset[str]:
+        """Return the versions of groups that the API server has, such as "apps/v1"; none if the user may not see them.
+
+        They show that an API server is new enough. Only another one is asked for its version.
+
+        Raises:
+            ApiError: the API server is too old.
+        """
+        try:
+            groups = self.get("/apis").get("groups", ())
+        except errors.ApiError as error:
+            if error.code != HTTPStatus.FORBIDDEN:
+                raise
+            groups = ()
+        served = frozenset(version["groupVersion"] for group in groups for version in group["versions"])
+        if _SINCE_1_29 not in served:
+            self._require_new_enough()
+        return served
+
+    def _require_new_enough(self) -> None:
         version = self.get("/version")
         numbers = tuple(int("".join(filter(str.isdigit, version.get(part, "0"))) or 0) for part in ("major", "minor"))
         if numbers < MIN_VERSION:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfk8s.render import manifests
+from tfk8s.render import gang, manifests
 from tfk8s.render.pods import Object
 
 # In the order in which `down` deletes them: running pods first, the NetworkPolicy that isolates them last.
@@ -25,6 +25,7 @@ KINDS = {
     "ServiceAccount": ("v1", "serviceaccounts"),
     "Role": ("rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": ("rbac.authorization.k8s.io/v1", "rolebindings"),
+    gang.KIND: (gang.VERSION, "podgroups"),
     "Workload": ("kueue.x-k8s.io/v1beta2", "workloads"),
 }
 NODES = "/api/v1/nodes"

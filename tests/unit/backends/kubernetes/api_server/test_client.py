@@ -169,18 +169,29 @@ def test_a_line_without_an_end_takes_little_memory() -> None:
     assert max(sizes) <= lines.MAX_LINE + (1 << 16)
 
 
+NO_GROUPS = '{"groups": []}'
+
+
 def version(minor: str) -> str:
     return f'{{"major": "1", "minor": "{minor}", "gitVersion": "v1.{minor}"}}'
 
 
 @pytest.mark.parametrize("minor", ["28", "29+"])
 def test_a_new_api_server(minor: str) -> None:
-    connect(version(minor))[0].require_version()
+    assert connect(NO_GROUPS, version(minor))[0].require_version() == frozenset()
+
+
+def test_one_request_tells_that_an_api_server_is_new_and_what_it_has() -> None:
+    groups = [("apps", "v1"), ("flowcontrol.apiserver.k8s.io", "v1"), ("scheduling.k8s.io", "v1beta1")]
+    answer = {"groups": [{"name": name, "versions": [{"groupVersion": f"{name}/{one}"}]} for name, one in groups]}
+    api, transport = connect(json.dumps(answer))
+    assert api.require_version() == {f"{name}/{one}" for name, one in groups}
+    assert transport.requests == [("GET", "/apis")]
 
 
 def test_an_old_api_server_is_an_error() -> None:
     with pytest.raises(errors.ApiError, match=r'^context "one" runs Kubernetes v1\.27; tfk8s needs 1\.28 or newer$'):
-        connect(version("27"))[0].require_version()
+        connect(NO_GROUPS, version("27"))[0].require_version()
 
 
 def test_queries_are_encoded() -> None:

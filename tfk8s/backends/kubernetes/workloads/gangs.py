@@ -1,0 +1,85 @@
+"""PodGroups of clusters on an API server: which cluster gets one, and whether a cluster has one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.core import naming
+from tfk8s.core.job_file import gangs
+from tfk8s.core.spec import JobFile
+from tfk8s.errors import InvalidInput
+from tfk8s.log import log
+from tfk8s.render import gang, manifests
+from tfk8s.render.pods import Object
+
+
+def decided(client: Client, namespace: str, job_file: JobFile, served: Collection[str]) -> JobFile:
+    """Return the job file with `gang` as the cluster gets it.
+
+    Without the key, a new cluster is a gang where the API server has PodGroups and the user may read them. A cluster
+    that exists stays what it is, since another pod template would restart all tasks.
+
+    Args:
+        namespace: the cluster's.
+        served: the versions of groups that the API server has.
+
+    Raises:
+        InvalidInput: the job file asks for a gang, and the API server has no PodGroups.
+    """
+    is_served = gang.VERSION in served
+    if job_file.gang and not is_served:
+        raise InvalidInput(
+            f"gang: true needs PodGroups, and the API server has no {gang.VERSION}",
+            help="Kubernetes 1.37 has them behind the feature gate GenericWorkload; or remove gang, or name a queue",
+        )
+    if job_file.gang is None and is_served and not job_file.queue and gangs.is_possible(job_file):
+        return dataclasses.replace(job_file, gang=_is_by_default(client, namespace, job_file))
+    return job_file
+
+
+def _is_by_default(client: Client, namespace: str, job_file: JobFile) -> bool:
+    is_program = job_file.job(job_file.master).program is not None
+    name = naming.stateful_set(job_file.name, job_file.master)
+    existing = client.find(f"{paths.collection('Job' if is_program else 'StatefulSet', namespace)}/{name}")
+    if existing is not None:
+        return gang.is_member(existing, job_file.name)
+    try:
+        client.find(_path(namespace, job_file.name))
+    except ApiError as error:
+        if error.code != 403:
+            raise
+        log.warning("the tasks are started one by one, and not as a gang: %s", error)
+        return False
+    return True
+
+
+def is_gang(workloads: Iterable[Object | None], cluster: str) -> bool:
+    """Return whether a cluster is a gang, by its StatefulSets and Jobs; other objects don't count."""
+    return any(item and manifests.has_tasks(item) and gang.is_member(item, cluster) for item in workloads)
+
+
+def obsolete(cluster: str, before: Iterable[Object | None], objects: Iterable[Object]) -> list[Object]:
+    """Return the PodGroup of a cluster that is no longer a gang."""
+    if not is_gang(before, cluster) or any(item["kind"] == gang.KIND for item in objects):
+        return []
+    return [{"kind": gang.KIND, "metadata": {"name": cluster}}]
+
+
+def scale(client: Client, namespace: str, cluster: str, workloads: Iterable[Object], tasks: Mapping[str, int]) -> None:
+    """Let the PodGroup of a cluster, if there is one, start another number of tasks together."""
+    scaled = [manifests.scaled(item, tasks) for item in workloads]
+    if is_gang(scaled, cluster):
+        client.apply(_path(namespace, cluster), manifests.pod_group(cluster, scaled))
+
+
+def delete(client: Client, namespace: str, cluster: str) -> None:
+    """Delete the PodGroup of a cluster. Kubernetes keeps the PodGroup until its pods are gone."""
+    client.send("DELETE", _path(namespace, cluster), {"propagationPolicy": "Background"})
+
+
+def _path(namespace: str, cluster: str) -> str:
+    return f"{paths.collection(gang.KIND, namespace)}/{cluster}"
