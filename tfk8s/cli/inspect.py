@@ -53,11 +53,11 @@ def status(
         tfk8s status mnist@3
 
     JSON: name, backend, location, phase, exit_code (of the run of programs), reason, target, master, created,
-    removed_at, idle, lease, idle_since, limits_problem, suspended (since, by), isolation, way_out, python (the
-    interpreter's path), tensorflow (its version), requests (cpu, memory, gpus), and tasks, each with task, job, index,
-    phase, address, where, restarts, exit_code, since, progress (step, total, rate, remaining, metrics), reason; and
-    scripts, each with script, phase, exit_code, command, where, since, progress, reason; and stragglers, each with
-    task, job, index, rate (steps in a second), and the median of its job.
+    removed_at, idle, lease, idle_since, limits_problem, suspended (since, by), gang ("PodGroup", "Kueue" or ""),
+    isolation, way_out, python (the interpreter's path), tensorflow (its version), requests (cpu, memory, gpus), and
+    tasks, each with task, job, index, phase, address, where, restarts, exit_code, since, progress (step, total, rate,
+    remaining, metrics), reason; and scripts, each with script, phase, exit_code, command, where, since, progress,
+    reason; and stragglers, each with task, job, index, rate (steps in a second), and the median of its job.
     """
     if name is not None and (entry := past(name)):
         _show_past(entry, output, watch=watch)
@@ -177,6 +177,8 @@ def _show(cluster: ClusterStatus, output: str | None) -> None:
     say("\n" + task_table(cluster.tasks, sys.stdout))
     for slow in cluster.stragglers:
         say(f"\nslow: {slow}")
+    if cluster.gang:
+        say(f"\ngang: {cluster.gang}")
     if cluster.interpreter:
         say(f"\npython: {cluster.interpreter}")
     if cluster.isolation:

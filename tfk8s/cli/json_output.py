@@ -49,6 +49,7 @@ def cluster(status: ClusterStatus) -> Document:
         "lease": status.limits.lease,
         "idle_since": moment(status.idle_since),
         "limits_problem": status.limits_problem,
+        "gang": status.gang,
         "isolation": status.isolation,
         "way_out": status.way_out,
         "python": status.python,

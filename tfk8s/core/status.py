@@ -175,6 +175,7 @@ class ClusterStatus:
         idle_since: the end of the last session and script, in seconds since the epoch; None if unknown.
         success: the tasks whose programs' ends with code 0 are the run's success; empty without programs.
         is_elastic: whether each session brings the ClusterSpec to the servers, which know only themselves.
+        gang: who lets all tasks start together or none: "PodGroup", "Kueue", or "" if the tasks start one by one.
         isolation: who can connect to the servers, for clusters on this machine; else "".
         way_out: the way to other networks, for clusters on this machine that run; else "".
         python: the path of the tasks' interpreter, for clusters on this machine; else "".
@@ -199,6 +200,7 @@ class ClusterStatus:
     idle_since: float | None = None
     success: tuple[Task, ...] = ()
     is_elastic: bool = False
+    gang: str = ""
     isolation: str = ""
     way_out: str = ""
     python: str = ""

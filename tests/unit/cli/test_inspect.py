@@ -59,6 +59,7 @@ DOCUMENT = {
     "idle_since": None,
     "lease": None,
     "limits_problem": "",
+    "gang": "",
     "isolation": "",
     "way_out": "",
     "python": "",
@@ -152,6 +153,11 @@ def test_status_promises_no_end_that_is_past_or_that_nothing_brings(
     backend.updates = [lambda status: dataclasses.replace(status, limits=limits, limits_problem=problem)]
     _, out, _ = run("status", "mnist")
     assert out.splitlines()[2:5] == ["", text, ""]
+
+
+def test_status_says_who_starts_the_tasks_together(run: Run, backend: FakeBackend) -> None:
+    backend.updates = [lambda status: dataclasses.replace(status, gang="PodGroup")] * 2
+    assert run("status", "mnist")[1].endswith("\n\ngang: PodGroup\n")
 
 
 def test_status_shows_scripts(run: Run, backend: FakeBackend) -> None:

@@ -15,6 +15,7 @@ from tfk8s.backends.kubernetes.pods import containers, image_pull, pod_events, p
 from tfk8s.backends.kubernetes.pods.total_requests import billed_workloads, requested
 from tfk8s.backends.kubernetes.workloads import (
     deployed,
+    gangs,
     lifetime,
     log_progress,
     program_status,
@@ -115,6 +116,7 @@ def read(
         },
         success=cluster.success,
         is_elastic=cluster.is_elastic,
+        gang=gangs.kind(cluster.workloads.values(), cluster.name),
     )
 
 

@@ -10,6 +10,7 @@ from tfk8s.backends.kubernetes.pods import admission, containers, image_pull, qu
 from tfk8s.backends.kubernetes.pods.disruptions import DELETED, FAILED, why_removed
 from tfk8s.backends.kubernetes.pods.pod_events import NodeEvent, PodEvents
 from tfk8s.backends.kubernetes.pods.total_requests import remedy
+from tfk8s.core.job_file.gangs import FIELD
 from tfk8s.core.status import Phase
 from tfk8s.render import placement
 from tfk8s.render.pods import Object
@@ -18,6 +19,8 @@ PhaseAndReason = tuple[Phase, str]
 
 _PENDING: PhaseAndReason = (Phase.PENDING, "")
 _SHORT = re.compile(r"Insufficient ([a-z0-9./-]*[a-z0-9])")
+_OF_GANG = "minCount ("  # PlacementFeasible in pkg/scheduler/framework/plugins/gangscheduling of Kubernetes
+_GANG_IS_INCOMPLETE = "it waits until all pods of its gang are there"
 _NO_REASON = re.compile(r"Error: \w+")  # repeats the container's state, such as ErrImagePull
 _KILLED = 137
 _SUBPATHS = "/volume-subpaths/"  # kubelet's folder for files of volumes
@@ -49,7 +52,7 @@ def phase_and_reason(
         return Phase.PENDING, scheduling_gate(pod, events.queue) or _without_node(job, pod, events.node, fields)
     own = containers.statuses(pod)
     if not own:
-        return _PENDING
+        return Phase.PENDING, _GANG_IS_INCOMPLETE if _waits_for_gang(pod) else ""
     if is_node_silent(pod):
         node = pod["spec"].get("nodeName")
         return Phase.FAILED, f"its node {node} does not answer: `kubectl describe node {node}` shows since when"
@@ -61,6 +64,11 @@ def is_unscheduled(pod: Object) -> bool:
     """Return whether the scheduler has found no node for a pod, or may not look for one yet."""
     scheduled = condition(pod, "PodScheduled")
     return scheduled is not None and scheduled["status"] != "True"
+
+
+def _waits_for_gang(pod: Object) -> bool:
+    """Return whether the scheduler has not looked for a node yet, since its gang has too few pods."""
+    return FIELD in pod["spec"] and "nodeName" not in pod["spec"] and condition(pod, "PodScheduled") is None
 
 
 def waits_for_node(pod: Object | None, events: PodEvents) -> bool:
@@ -204,6 +212,8 @@ def unschedulable(job: str, pod: Object, message: str, fields: str) -> str:
         return f"no node has {request} free ({cause}): {remedy(fields, resource)}, or add nodes"
     if missing := admission.missing(job, cause):
         return missing
+    if _OF_GANG in cause:
+        return f"all tasks start together or none, and not all find a node ({cause})"
     if "node affinity/selector" in cause:
         fields = f"jobs.{job}.accelerator or node_selector"
         fields += ", or shorten avoid" if placement.avoided(pod["spec"]) else ""

@@ -13,7 +13,7 @@ from tfk8s.core.job_file import gangs
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
-from tfk8s.render import gang, manifests
+from tfk8s.render import gang, kueue, manifests
 from tfk8s.render.pods import Object
 
 
@@ -60,6 +60,11 @@ def _is_by_default(client: Client, namespace: str, job_file: JobFile) -> bool:
 def is_gang(workloads: Iterable[Object | None], cluster: str) -> bool:
     """Return whether a cluster is a gang, by its StatefulSets and Jobs; other objects don't count."""
     return any(item and manifests.has_tasks(item) and gang.is_member(item, cluster) for item in workloads)
+
+
+def kind(workloads: Collection[Object], cluster: str) -> str:
+    """Return who lets the tasks of a cluster start together or not at all, as `ClusterStatus.gang` has it."""
+    return gang.KIND if is_gang(workloads, cluster) else "Kueue" if any(map(kueue.queue_of, workloads)) else ""
 
 
 def obsolete(cluster: str, before: Iterable[Object | None], objects: Iterable[Object]) -> list[Object]:

@@ -69,6 +69,15 @@ CASES = [
         gated("kueue.x-k8s.io/admission"), (), Phase.PENDING,
         "its queue has not admitted it yet",
     ),
+    (
+        {**pod(), "spec": {"containers": [], "schedulingGroup": {"podGroupName": "demo"}}}, (), Phase.PENDING,
+        "it waits until all pods of its gang are there",
+    ),
+    (
+        unscheduled("minCount (4) cannot be satisfied: 1 scheduled, 2 remaining" + TAIL), (), Phase.PENDING,
+        ("all tasks start together or none, and not all find a node (0/1 nodes are available: minCount (4) cannot be "
+        "satisfied: 1 scheduled, 2 remaining)"),
+    ),
     (gated("a.b/c", "d"), (), Phase.PENDING, "held back by its scheduling gate a.b/c and d"),
     (
         unscheduled("1 Insufficient nvidia.com/gpu" + TAIL), (), Phase.PENDING,

@@ -120,3 +120,11 @@ def test_scale_without_a_gang_asks_for_no_pod_group() -> None:
     found = deployed.describe([item for item in before if manifests.has_tasks(item)])
     apply.scale(client, found, {"worker": 5})
     assert [item["kind"] for item in client.applied] == ["StatefulSet"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"), [({"gang": True}, "PodGroup"), ({"queue": "gold"}, "Kueue"), ({}, "")], ids=str
+)
+def test_who_starts_the_tasks_together(settings: dict[str, Any], kind: str) -> None:
+    workloads = [item for item in render.objects(cluster(**settings), "ns") if manifests.has_tasks(item)]
+    assert gangs.kind(workloads, "demo") == kind
