@@ -20,8 +20,9 @@ from tfk8s.version import __version__
 
 TYPE_CHECKING = False  # type checkers know better; `import typing` would cost as much as all the rest
 if TYPE_CHECKING:
-    from tfk8s.api import connect, up
+    from tfk8s.api import connect, diff, history, ls, up
     from tfk8s.cluster.handle import Cluster
+    from tfk8s.cluster.submitting import Run
     from tfk8s.errors import (
         BackendUnreachable,
         ClusterError,
@@ -58,6 +59,7 @@ __all__ = [
     "JobFileError",
     "NoSuchCluster",
     "OutOfMemory",
+    "Run",
     "ScriptLost",
     "TaskError",
     "TaskLost",
@@ -69,7 +71,10 @@ __all__ = [
     "__version__",
     "connect",
     "correct_keras",
+    "diff",
+    "history",
     "load",
+    "ls",
     "parallel",
     "path",
     "progress",
@@ -80,9 +85,13 @@ __all__ = [
 
 _HOMES = {
     "Cluster": "cluster.handle",
+    "Run": "cluster.submitting",
     "connect": "api",
     "correct_keras": "training.keras_support",
+    "diff": "api",
+    "history": "api",
     "load": "jobfile.loader",
+    "ls": "api",
     "path": "training.paths",
     "progress": "training.progress",
     "session": "sessions.session",

@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -19,6 +18,7 @@ from tfk8s.cluster.program_run import require_programs, require_up
 from tfk8s.cluster.readiness import TIMEOUT, OnChange
 from tfk8s.cluster.scripts import require_servers
 from tfk8s.core.history import redaction
+from tfk8s.core.history.entry import Row
 from tfk8s.core.lifetime import LEASE
 from tfk8s.core.plan import Plan
 from tfk8s.core.script import Script
@@ -139,29 +139,10 @@ def run(
             if script is None:
                 end.exit_code = events.follow(cluster)
                 return end.exit_code
-            with recorded(script, recording, cluster) as traced:
-                end.exit_code = cluster.run(traced)
-                return end.exit_code
+            end.exit_code = cluster.run(script, recording=recording)
+            return end.exit_code
         finally:
             events.ends()
-
-
-@contextlib.contextmanager
-def recorded(script: Script, recording: Any, cluster: Cluster, *, here: bool = False) -> Iterator[Script]:
-    """Yield a script as it is to run; at the end of the `with`, write its timeline. Without `recording`, does nothing.
-
-    Args:
-        recording: the timeline, from the feature.
-        here: the script runs on this machine, wherever the cluster runs.
-    """
-    if recording is None:
-        yield script
-        return
-    try:
-        with feature("timeline").recorded(script, recording, cluster, here=here) as traced:
-            yield traced
-    finally:
-        cluster.recorder.keep_timeline(recording.page)
 
 
 def feature(name: str) -> ModuleType:
@@ -215,6 +196,33 @@ def connect(
     return cluster
 
 
+def diff(
+    job_file: str | Path | JobFile,
+    *,
+    local: bool | None = None,
+    context: str | None = None,
+    namespace: str | None = None,
+) -> Plan:
+    """Return what `up` would change, without changing anything; arguments and errors as for `up`."""
+    return plan(job_file, BackendOptions(local, context, namespace))
+
+
+def ls(*, local: bool | None = None, context: str | None = None, namespace: str | None = None) -> list[ClusterStatus]:
+    """Return the state of each of your clusters, of all namespaces without `namespace`."""
+    return list_clusters(BackendOptions(local, context, namespace))
+
+
+def history(name: str | None = None, last: int | None = None) -> list[Row]:
+    """Return the clusters that ran on this machine or by commands of this user, the newest first.
+
+    Args:
+        name: only clusters of this name.
+        last: at most so many.
+    """
+    found: list[Row] = feature("history").rows(name, last)
+    return found
+
+
 def list_clusters(options: BackendOptions) -> list[ClusterStatus]:
     """Return all clusters of this user, sorted by name."""
     return choose(options).clusters()
@@ -239,8 +247,8 @@ def find(cluster: str | Path | JobFile, options: BackendOptions, *, keep: bool =
     """
     if isinstance(cluster, JobFile) or names_file(cluster):
         spec = _load(cluster)
-        return Cluster(choose(options, spec), spec.name, keep=keep)
-    return Cluster(choose(options), str(cluster), keep=keep)
+        return Cluster(choose(options, spec), spec.name, keep=keep, features=feature)
+    return Cluster(choose(options), str(cluster), keep=keep, features=feature)
 
 
 def names_file(name: str | Path) -> bool:

@@ -37,7 +37,7 @@ def with_limits(job_file):
 def script_of(stateful_set):
     """Return the Job of a script beside a master's StatefulSet, as if the API server had the StatefulSet."""
     master = {**stateful_set, "metadata": {**stateful_set["metadata"], "uid": "1"}}
-    script = script_job.job("script", master, script_job.Run(arguments=["a.py"], environment={"A": "b"}))
+    script = script_job.job("script", master, script_job.PodSettings(arguments=["a.py"], environment={"A": "b"}))
     script["metadata"]["namespace"] = "tests"
     return script
 

@@ -18,7 +18,7 @@ from tfk8s.cli.result_file import Result
 from tfk8s.cli.signals import Once
 from tfk8s.cli.start_progress import Progress
 from tfk8s.cluster.handle import Cluster
-from tfk8s.cluster.scripts import describe_use, make_script, require_order, run_here
+from tfk8s.cluster.scripts import describe_use, make_script, require_combination, require_order
 from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import BackendUnreachable, ClusterError, InvalidInput, NoSuchCluster
 
@@ -81,17 +81,7 @@ def submit(
     if watch:
         api.feature("watch").run_again(sys.argv[1:], Path(script))
     recording = _recording(trace, trace_every)
-    if here and detach:
-        raise InvalidInput("--here can't be combined with --detach: a script on this machine ends with its command")
-    if get and detach:
-        raise InvalidInput(
-            "--get can't be combined with --detach: files are copied when the script ends, and nobody waits for that",
-            help="leave out --detach; or let the script write to a volume of the job file",
-        )
-    if recording and detach:
-        raise InvalidInput("--trace can't be combined with --detach: the page is written when the script ends")
-    if retries and (here or detach):
-        raise InvalidInput("--retries can't be combined with --here or --detach")
+    require_combination(detach=detach, here=here, get=bool(get), trace=recording is not None, retries=bool(retries))
     session_script = make_script(
         script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
         cpu=cpu, memory=memory, without=without or (), get=get or (), start_timeout=timeout, on_master=on_master,
@@ -101,15 +91,10 @@ def submit(
         with Progress() as progress:
             cluster.wait(timeout, progress.update, without=without or ())
     if not detach:
-        with api.recorded(session_script, recording, cluster, here=here) as recorded:
-            if not here:
-                return cluster.run(recorded, retries=retries)
-            with cluster.recorder.script(recorded) as end:
-                end.exit_code = run_here(cluster.backend, cluster.name, recorded)
-            return end.exit_code
-    script_name = cluster.start(session_script)
-    say(script_name)
-    which = f"{cluster.backend.flags} {cluster.name} {script_name}"
+        return cluster.run(session_script, retries=retries, here=here, recording=recording)
+    started = cluster.start(session_script)
+    say(started.name)
+    which = f"{cluster.backend.flags} {cluster.name} {started.name}"
     note(f"follow it: tfk8s logs -f{which}; stop it: tfk8s stop{which}")
     return 0
 

@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, overload
 
 from tfk8s.backends import devices
 from tfk8s.backends.devices import TaskDevices
 from tfk8s.backends.protocol import Backend
-from tfk8s.cluster import removal, saved_logs, scaling, scripts
+from tfk8s.cluster import removal, saved_logs, scaling
 from tfk8s.cluster.connection import ClusterConnection
 from tfk8s.cluster.program_run import wait_for_programs
 from tfk8s.cluster.readiness import TIMEOUT, OnChange, wait_until_ready
 from tfk8s.cluster.recorded import HistoryRecorder
-from tfk8s.cluster.retries import run_with_retries
+from tfk8s.cluster.submitting import SubmittingCluster
 from tfk8s.cluster.suspending import SuspendableCluster, note_suspension
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Scaling
-from tfk8s.core.script import LogOptions, Logs, Script, shown
+from tfk8s.core.script import LogOptions, Logs, shown
 from tfk8s.core.spec import JobFile
 from tfk8s.core.status import ClusterStatus, TaskStatus
-from tfk8s.core.task_names import select
-from tfk8s.errors import InvalidInput, NoSuchCluster
+from tfk8s.core.task_names import parse_task, select
+from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from tfk8s.backends.stacks import Stacks
     from tfk8s.sessions.forward import Forward
     from tfk8s.sessions.session import Prepare, RecoveringSessions
 
 MAX_RECOVERIES = 10  # as `tfk8s.session` has it, whose module is not imported for that
 
 
-class Cluster(SuspendableCluster):
+def _without_feature(name: str) -> ModuleType:
+    raise ClusterError(f"this handle has no {name}", help="tfk8s.connect returns one that has")
+
+
+class Cluster(SuspendableCluster, SubmittingCluster):
     """A handle on a cluster, as `tfk8s.up` and `tfk8s.connect` return it.
 
     Leaving its `with` removes the cluster if `up` created it, unless `up` was asked to keep it or other scripts still
@@ -44,10 +50,18 @@ class Cluster(SuspendableCluster):
     Attributes:
         name, backend, recorder: the cluster's name, what runs the cluster, and what adds commands to the history.
         created, changed: whether the handle created the cluster, and whether it created or changed the cluster.
+        features: returns the module of a feature that a method needs.
     """
 
-    def __init__(self, backend: Backend, name: str, *, keep: bool = True) -> None:
-        self.backend, self.name = backend, name
+    def __init__(
+        self,
+        backend: Backend,
+        name: str,
+        *,
+        keep: bool = True,
+        features: Callable[[str], ModuleType] = _without_feature,
+    ) -> None:
+        self.backend, self.name, self.features = backend, name, features
         self.created = self.changed = False
         self._applied: JobFile | None = None
         self._keep, self._exit_code, self._connection = keep, 0, ClusterConnection(backend, name)
@@ -110,65 +124,6 @@ class Cluster(SuspendableCluster):
         """Wait until the run of the programs has ended, and end the rest; return the status, with its `exit_code`."""
         return wait_for_programs(self.backend, self.name, timeout, on_change)
 
-    def submit(
-        self, script: str | Path, *arguments: str, tf1: bool = False, fresh: bool = False, isolate: bool = False,
-        environment: Mapping[str, str] | None = None, requirements: str | Path | None = None, gpus: int | None = None,
-        cpu: float | str | None = None, memory: int | str | None = None, get: Sequence[str] = (),
-        on_master: bool = False,
-    ) -> int:  # fmt: skip
-        """Run a session script beside the master, with this process' standard streams; return its exit code.
-
-        Args:
-            script: a Python file. It can import the other files of its folder.
-            *arguments: the script's arguments.
-            tf1: `import tensorflow` gives TensorFlow 1's API, without eager execution.
-            fresh: start a new interpreter, even if one with TensorFlow imported is ready.
-            isolate: the script's sessions share no variables with other sessions.
-            environment: variables besides those of this process.
-            requirements: a file for `pip install -r` before the script starts; for Kubernetes only.
-            gpus, cpu, memory: GPUs, cores (2 or "500m") and bytes ("4Gi") for the script; for Kubernetes only.
-            get: "PATH" or "PATH:LOCAL", what to copy when the script ends, as `tfk8s submit --get` does.
-            on_master: the script's sessions without a target run on the master.
-
-        Raises:
-            InvalidInput: the script does not exist.
-            TaskError: a task was lost, and the script could not continue.
-        """
-        prepared = scripts.make_script(
-            script, arguments, tf1=tf1, fresh=fresh, isolate=isolate, environment=environment,
-            requirements=requirements, gpus=gpus, cpu=cpu, memory=memory, get=get, on_master=on_master,
-        )  # fmt: skip
-        return self.run(prepared)
-
-    def run(self, script: Script, *, retries: int = 0) -> int:
-        """Run a session script, as `submit` does; return its exit code.
-
-        Args:
-            script: the script.
-            retries: the maximum number of further runs, if the script fails because of a task.
-        """
-        with self.recorder.script(script) as end:
-            end.exit_code = self._exit_code = run_with_retries(self.backend, self.name, script, retries)
-        return self._exit_code
-
-    def start(self, script: Script) -> str:
-        """Start a session script that outlives this process; return its name."""
-        with self.recorder.script(script):
-            return self.backend.detached.start(self.name, script)
-
-    def show(self, script: str, **options: Any) -> int:
-        """Copy a script's output to this process' standard streams; return 0, or its exit code with `follow`.
-
-        Args:
-            script: the script's name, as in `start` and in the status.
-            **options: the part of the output, as `LogOptions` has it; default: all so far.
-        """
-        return self.backend.detached.show(self.name, script, LogOptions(**options))
-
-    def stop(self, script: str) -> None:
-        """Stop a script, and delete its output."""
-        self.backend.detached.stop(self.name, script)
-
     def logs(self, tasks: Iterable[str] = (), **options: Any) -> Logs:
         """Return the output of tasks, to be printed or iterated over.
 
@@ -182,6 +137,30 @@ class Cluster(SuspendableCluster):
     def events(self, *, follow: bool = False) -> Iterator[Event]:
         """Return the cluster's events in the order of time; with `follow`, continue until the cluster is removed."""
         return self.backend.events(self.name, follow=follow)
+
+    def exec(self, task: str, *command: str) -> int:
+        """Run a command beside a task's server ("worker/1"), with this process' standard streams; return its exit code.
+
+        Raises:
+            InvalidInput: there is no such task.
+            TaskUnreachable: the task does not run.
+        """
+        chosen = parse_task(task, [status.task for status in self.tasks()])
+        return self.backend.inside.execute(self.name, chosen, command)
+
+    def cp(self, source: str | Path, target: str | Path) -> None:
+        """Copy a file or a folder from a task to this machine ("worker/1:PATH" to PATH), or the other way.
+
+        Raises:
+            InvalidInput: none of both names a task, or both do; or there is no such task or file.
+            ClusterError: not everything was copied; says why.
+        """
+        self.features("copies").copy(self, str(source), str(target))
+
+    def stacks(self, tasks: Iterable[str] = ()) -> list[Stacks]:
+        """Return what tasks and running scripts do now; `tasks` as for `logs`, or names of scripts."""
+        found: list[Stacks] = self.features("stacks").read(self.backend, self.name, tasks)[1]
+        return found
 
     def restart(
         self, task: str | None = None, *, timeout: float | None = TIMEOUT, on_change: OnChange | None = None

@@ -75,6 +75,21 @@ def find_requirements(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
 
 
+def require_combination(*, detach: bool, here: bool, get: bool, trace: bool, retries: bool) -> None:
+    """Raise an InvalidInput if options of a script, as `Cluster.submit` has them, do not belong together."""
+    if here and detach:
+        raise InvalidInput("--here can't be combined with --detach: a script on this machine ends with its command")
+    if get and detach:
+        raise InvalidInput(
+            "--get can't be combined with --detach: files are copied when the script ends, and nobody waits for that",
+            help="leave out --detach; or let the script write to a volume of the job file",
+        )
+    if trace and detach:
+        raise InvalidInput("--trace can't be combined with --detach: the page is written when the script ends")
+    if retries and (here or detach):
+        raise InvalidInput("--retries can't be combined with --here or --detach")
+
+
 def require_servers(job_file: JobFile) -> None:
     """Raise an InvalidInput if no job of a job file has servers, which session scripts need."""
     if job_file.job(job_file.master).program is not None:

@@ -63,7 +63,7 @@ class Gpus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class PodSettings:
     """The settings of a script's pod.
 
     Attributes:
@@ -143,7 +143,7 @@ def gpus_like(count: int, sets: Iterable[Object]) -> Gpus | None:
     return Gpus(count, Job(name="any").gpu_resource)
 
 
-def job(name: str, master: Object, run: Run) -> Object:
+def job(name: str, master: Object, run: PodSettings) -> Object:
     """Return the Job.
 
     Args:
@@ -212,7 +212,7 @@ def _metadata(name: str, cluster: str) -> Object:
     return {"name": name, "labels": labels}
 
 
-def _pod(name: str, master: Object, run: Run, queue: str | None) -> Object:
+def _pod(name: str, master: Object, run: PodSettings, queue: str | None) -> Object:
     spec = other_pods.spec(master)
     spec["restartPolicy"] = "Never"
     if grace := run.environment.get(naming.GRACE):
@@ -251,7 +251,7 @@ def _with_shm(mounts: Sequence[Object], volumes: Sequence[Object]) -> list[Objec
     return [*mounts, *[{"name": _SHM, "mountPath": naming.SHM_FOLDER}] * (is_needed and not taken)]
 
 
-def _container(master: Object, volumes: Sequence[Object], run: Run, queue: str | None) -> Object:
+def _container(master: Object, volumes: Sequence[Object], run: PodSettings, queue: str | None) -> Object:
     gpus = {run.gpus.resource: str(run.gpus.count)} if run.gpus else {}
     own = script_resources.requirements(run.resources, master["resources"].get("limits", {}), run.rules, queue)
     package = {"name": "tfk8s", "mountPath": pod_volumes.PACKAGE_FOLDER, "readOnly": True}  # the whole Secret
@@ -272,7 +272,7 @@ def _container(master: Object, volumes: Sequence[Object], run: Run, queue: str |
     return {**container, "stdin": True, "stdinOnce": True} if run.stdin else container
 
 
-def _environment(master: Sequence[Object], run: Run) -> list[Object]:
+def _environment(master: Sequence[Object], run: PodSettings) -> list[Object]:
     """Return the master's variables, overridden by the script's variables, and the variables for GPUs."""
     values = {
         **(pods.gpu_environment(Job(name="script", gpus=run.gpus.count)) if run.gpus else _HIDDEN_GPUS),

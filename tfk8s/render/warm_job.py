@@ -8,7 +8,7 @@ import json
 from tfk8s.core.script import ScriptResources
 from tfk8s.render import manifests, script_job
 from tfk8s.render.pods import Object
-from tfk8s.render.script_job import Run
+from tfk8s.render.script_job import PodSettings
 from tfk8s.render.script_resources import Rules
 
 COMPONENT = "warm-scripts"  # no job's DNS name is this, as it would end in a hash
@@ -56,7 +56,7 @@ def job(
         rules: what the namespace allows.
     """
     environment = {} if idle is None else {"TFK8S_IDLE": f"{idle:g}"}
-    run = Run(arguments=(), environment=environment, command=COMMAND, resources=resources, rules=rules or {})
+    run = PodSettings(arguments=(), environment=environment, command=COMMAND, resources=resources, rules=rules or {})
     made = script_job.job(name, master, run)
     made["spec"]["ttlSecondsAfterFinished"] = TTL
     template = made["spec"]["template"]

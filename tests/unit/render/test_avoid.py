@@ -21,7 +21,7 @@ def pods(text: str) -> Iterator[Object]:
     workloads = [item for item in render.objects(loads(text, "job.yaml")) if item["kind"] in ("StatefulSet", "Job")]
     for item in workloads:
         item["metadata"].setdefault("uid", "1")
-    run = script_job.Run(arguments=[], environment={}, resources=ScriptResources())
+    run = script_job.PodSettings(arguments=[], environment={}, resources=ScriptResources())
     made = [script_job.job("s", workloads[0], run)]
     if workloads[0]["kind"] == "StatefulSet":
         made.append(warm_job.job("w", workloads[0], None, ScriptResources()))

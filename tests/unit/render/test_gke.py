@@ -43,7 +43,7 @@ def pods(tmp_path):
         path.write_text(JOB_FILES[name])
         sets = [item for item in render.objects(load(path)) if item["kind"] == "StatefulSet"]
         sets[0]["metadata"]["uid"] = "1"
-        script = script_job.job("script", sets[0], script_job.Run(arguments=[], environment={}))
+        script = script_job.job("script", sets[0], script_job.PodSettings(arguments=[], environment={}))
         return {item["metadata"]["name"].removeprefix(f"{name}-"): item["spec"]["template"] for item in (*sets, script)}
 
     return make

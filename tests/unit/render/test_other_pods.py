@@ -16,7 +16,7 @@ def templates() -> dict[str, Object]:
     made = {item["kind"]: item for item in render.objects(loads(OF_TASKS, "job.yaml"))}
     master = made["StatefulSet"]
     master["metadata"]["uid"] = "1"
-    script = script_job.job("a", master, script_job.Run(arguments=[], environment={}))
+    script = script_job.job("a", master, script_job.PodSettings(arguments=[], environment={}))
     return {name: item["spec"]["template"] for name, item in
             {"tasks": master, "lifetime": made["Job"], "script": script}.items()}  # fmt: skip
 

@@ -22,7 +22,7 @@ def pods(text: str, resources: ScriptResources) -> Iterator[tuple[str, Object]]:
     workloads = [item for item in render.objects(loads(text, "job.yaml")) if item["kind"] in ("StatefulSet", "Job")]
     for item in workloads:
         item["metadata"].setdefault("uid", "1")
-    run = script_job.Run(arguments=[], environment={}, resources=resources)
+    run = script_job.PodSettings(arguments=[], environment={}, resources=resources)
     made = [script_job.job("s", workloads[0], run)]
     if workloads[0]["kind"] == "StatefulSet":
         made.append(warm_job.job("w", workloads[0], None, resources))
@@ -57,7 +57,7 @@ def templates(text: str) -> dict[str, Object]:
     """Return the metadata of each job's pods, and of the pods of the limits, a script and a warm pod."""
     workloads = [item for item in render.objects(loads(text, "job.yaml")) if item["kind"] in ("StatefulSet", "Job")]
     workloads[0]["metadata"]["uid"] = "1"
-    script = script_job.job("s", workloads[0], script_job.Run(arguments=[], environment={}))
+    script = script_job.job("s", workloads[0], script_job.PodSettings(arguments=[], environment={}))
     return {item["metadata"]["name"]: item for item in (*workloads, script)}
 
 

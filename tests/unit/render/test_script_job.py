@@ -18,7 +18,7 @@ from tfk8s.render import package_files, script_job
 
 
 def test_a_script_is_like_the_master_without_gpus() -> None:
-    run = script_job.Run(arguments=["--tf1", "a.py"], environment={"A": "$x"})
+    run = script_job.PodSettings(arguments=["--tf1", "a.py"], environment={"A": "$x"})
     made = script_job.job("demo-script-1", stateful_sets()[0], run)
     spec = made["spec"]["template"]["spec"]
     (container,) = spec["containers"]
@@ -42,13 +42,15 @@ def test_a_script_has_the_grace_of_its_cluster() -> None:
     master = stateful_sets()[0]
     for notes, period, value in [({}, 5, None), ({"tfk8s.dev/grace": "30"}, 33, "30")]:
         master["metadata"]["annotations"] |= notes
-        spec = script_job.job("a", master, script_job.Run(arguments=[], environment={}))["spec"]["template"]["spec"]
+        spec = script_job.job("a", master, script_job.PodSettings(arguments=[], environment={}))["spec"]["template"][
+            "spec"
+        ]
         variables = {one["name"]: one.get("value") for one in spec["containers"][0]["env"]}
         assert (spec["terminationGracePeriodSeconds"], variables.get("TFK8S_GRACE")) == (period, value)
 
 
 def test_a_script_has_limits_where_the_master_has_them() -> None:
-    made = script_job.job("a", stateful_sets()[1], script_job.Run(arguments=[], environment={}))
+    made = script_job.job("a", stateful_sets()[1], script_job.PodSettings(arguments=[], environment={}))
     (container,) = made["spec"]["template"]["spec"]["containers"]
     assert container["resources"] == {
         "requests": {"cpu": "50m", "memory": "512Mi"},
@@ -67,7 +69,7 @@ def test_a_script_elsewhere_has_the_variables_of_the_job_file() -> None:
 @pytest.mark.parametrize("master", [0, 1], ids=["of GPUs", "without"])
 def test_a_script_requests_gpus_of_the_clusters_kind(master: int) -> None:
     gpus = script_job.gpus_like(2, reversed(stateful_sets()))
-    run = script_job.Run(arguments=["a.py"], environment={}, gpus=gpus)
+    run = script_job.PodSettings(arguments=["a.py"], environment={}, gpus=gpus)
     spec = script_job.job("a", stateful_sets()[master], run)["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     environment = {one["name"]: one.get("value") for one in container["env"]}
@@ -85,7 +87,7 @@ def test_a_script_requests_nvidia_gpus_by_default() -> None:
 
 
 def test_standard_input_is_closed_once() -> None:
-    run = script_job.Run(arguments=["a.py"], environment={}, stdin=True)
+    run = script_job.PodSettings(arguments=["a.py"], environment={}, stdin=True)
     (container,) = script_job.job("a", stateful_sets()[0], run)["spec"]["template"]["spec"]["containers"]
     assert container["stdin"]
     assert container["stdinOnce"]
@@ -93,7 +95,9 @@ def test_standard_input_is_closed_once() -> None:
 
 def test_the_masters_stateful_set_is_not_changed() -> None:
     master = stateful_sets()[0]
-    script_job.job("a", master, script_job.Run(arguments=[], environment={}, gpus=script_job.gpus_like(1, [master])))
+    script_job.job(
+        "a", master, script_job.PodSettings(arguments=[], environment={}, gpus=script_job.gpus_like(1, [master]))
+    )
     assert master == stateful_sets()[0]
 
 
@@ -119,7 +123,7 @@ def test_a_script_imports_its_own_package_beside_tasks_of_an_older_tfk8s(before:
     path["value"] = before
     if not before.startswith("/opt/tfk8s/"):
         server["volumeMounts"][0] = {"name": "tfk8s", "mountPath": "/opt/tfk8s/tfk8s", "readOnly": True}
-    spec = script_job.job("a", master, script_job.Run(arguments=[], environment={}))["spec"]["template"]["spec"]
+    spec = script_job.job("a", master, script_job.PodSettings(arguments=[], environment={}))["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert {one["name"]: one.get("value") for one in container["env"]}["PYTHONPATH"] == after
     assert container["volumeMounts"][0] == {"name": "tfk8s", "mountPath": "/opt/tfk8s", "readOnly": True}
@@ -142,7 +146,7 @@ def test_a_script_has_the_labels_and_node_settings_of_the_master() -> None:
     (master,) = (item for item in render.objects(job_file) if item["kind"] == "StatefulSet")
     master["metadata"]["uid"] = "1"
     master["spec"]["template"]["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = "demo"
-    template = script_job.job("a", master, script_job.Run(arguments=[], environment={}))["spec"]["template"]
+    template = script_job.job("a", master, script_job.PodSettings(arguments=[], environment={}))["spec"]["template"]
     (container,) = template["spec"]["containers"]
     assert template["metadata"] == {
         "labels": {
@@ -165,7 +169,9 @@ def test_a_script_mounts_the_masters_bucket() -> None:
     objects = render.objects(JobFile(name="a", image="tf:1", master="chief", jobs=(chief,), namespace="ns"))
     (master,) = [item for item in objects if item["kind"] == "StatefulSet"]
     master["metadata"]["uid"] = "1"
-    template = script_job.job("a-script-1", master, script_job.Run(arguments=[], environment={}))["spec"]["template"]
+    template = script_job.job("a-script-1", master, script_job.PodSettings(arguments=[], environment={}))["spec"][
+        "template"
+    ]
     assert template["metadata"]["annotations"] == {"gke-gcsfuse/volumes": "true"}
     assert template["spec"]["volumes"][2]["csi"]["volumeAttributes"]["bucketName"] == "models"
 
@@ -176,7 +182,7 @@ def test_tensorboard_reads_the_volumes_of_a_program() -> None:
     objects = render.objects(JobFile(name="a", image="tf:1", master="worker", jobs=(worker,), namespace="ns"))
     (program,) = [item for item in objects if item["kind"] == "Job"]
     program["metadata"]["uid"] = "1"
-    run = script_job.Run(arguments=["/logs"], environment={}, command=["python3", "-m", "a"], read_only=True)
+    run = script_job.PodSettings(arguments=["/logs"], environment={}, command=["python3", "-m", "a"], read_only=True)
     made = script_job.job("a-script-1", program, run)
     spec = made["spec"]["template"]["spec"]
     (container,) = spec["containers"]

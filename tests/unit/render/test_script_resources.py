@@ -71,7 +71,7 @@ def test_no_default_is_above_what_is_allowed(master: str, maximum: str | None, r
 
 
 def pod(text: str, master: int = 0) -> Object:
-    run = script_job.Run(arguments=[], environment={}, resources=parse_resources(text))
+    run = script_job.PodSettings(arguments=[], environment={}, resources=parse_resources(text))
     spec: Object = script_job.job("a", stateful_sets()[master], run)["spec"]["template"]["spec"]
     return spec
 

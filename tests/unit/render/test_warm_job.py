@@ -15,7 +15,7 @@ DIGEST = "0a"
 def test_a_warm_pod_is_like_a_scripts_pod() -> None:
     master = stateful_sets()[0]
     warm = warm_job.job("demo-warm-1", master, 1800.0, LARGE)
-    run = script_job.Run(arguments=[], environment={"TFK8S_IDLE": "1800"}, resources=LARGE)
+    run = script_job.PodSettings(arguments=[], environment={"TFK8S_IDLE": "1800"}, resources=LARGE)
     own = script_job.job("demo-warm-1", master, run)
     assert warm_job.is_warm(warm)
     assert not script_job.is_script(warm)

@@ -6,13 +6,12 @@ from typing import Annotated
 
 import typer
 
-from tfk8s.backends.history import files, index, writing
+from tfk8s.backends.history import index
 from tfk8s.cli import options
 from tfk8s.cli.output import document, note, say
-from tfk8s.core.history.entry import OPEN, Row
-from tfk8s.errors import InvalidInput, Tfk8sError
+from tfk8s.errors import InvalidInput
 from tfk8s.features.history import show
-from tfk8s.features.history.here import complete_lost
+from tfk8s.features.history.here import rows
 
 _SHOWN = 30
 _DAY = 86400.0
@@ -68,7 +67,7 @@ def history(
         return
     if older is not None or keep is not None:
         raise InvalidInput("--older and --keep need --prune", help="--last N lists the last N entries")
-    listed = _rows(name, last)
+    listed = rows(name, last)
     if output is not None:
         document([show.document(row) for row in listed])
     elif listed:
@@ -80,27 +79,10 @@ def history(
 def _prune(name: str | None, older: int | None, keep: int | None, output: str | None) -> None:
     if name is not None:
         raise InvalidInput("--prune concerns the entries of all names", help="leave out NAME")
-    _rows(None, None)
+    rows(None, None)
     age = index.MAX_AGE if older is None else older * _DAY
     removed = index.prune(older=age, most=index.MAX_ENTRIES if keep is None else keep)
     if output is not None:
         document([show.document(row) for row in removed])
     else:
         say(f"removed {len(removed)} entr{'y' if len(removed) == 1 else 'ies'} of the history")
-
-
-def _rows(name: str | None, last: int | None) -> list[Row]:
-    """Return the newest rows, with open entries as their facts tell them now."""
-    listed = index.rows(name, last)
-    opened = [row for row in listed if row.state == OPEN]
-    complete_lost([files.of_row(row) for row in opened if row.location == writing.HERE])
-    return [_now(row) for row in listed]
-
-
-def _now(row: Row) -> Row:
-    if row.state != OPEN:
-        return row
-    try:
-        return files.of_row(row).read().row
-    except Tfk8sError:  # it is damaged, or another command removes it
-        return row

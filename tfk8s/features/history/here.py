@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
 
-from tfk8s.backends.history import files, writing
+from tfk8s.backends.history import files, index, writing
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.core import naming, plan
 from tfk8s.core.events import Event, of_phase
-from tfk8s.core.history.entry import Entry, PastTask, cost
+from tfk8s.core.history.entry import OPEN, Entry, PastTask, Row, cost
 from tfk8s.core.plan import Field
 from tfk8s.core.price.rates import money
 from tfk8s.core.progress import duration
@@ -27,7 +27,7 @@ from tfk8s.core.script import LogLine, LogOptions, Logs, shown
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus
 from tfk8s.core.task_names import select
-from tfk8s.errors import InvalidInput
+from tfk8s.errors import InvalidInput, Tfk8sError
 
 _TASK = re.compile(r"(\w+)-(\d{1,4})", re.ASCII)  # a script has six hexadecimal digits
 
@@ -98,6 +98,23 @@ def _compared(entry: Entry) -> dict[str, Any]:
         "lasted": None if row.ended is None else duration(row.ended - row.started),
         "restarts": sum(task.restarts for task in entry.tasks),
     }  # fmt: skip
+
+
+def rows(name: str | None, last: int | None) -> list[Row]:
+    """Return the newest rows, of one name or all, with open entries as their facts tell them now."""
+    listed = index.rows(name, last)
+    opened = [row for row in listed if row.state == OPEN]
+    complete_lost([files.of_row(row) for row in opened if row.location == writing.HERE])
+    return [_now(row) for row in listed]
+
+
+def _now(row: Row) -> Row:
+    if row.state != OPEN:
+        return row
+    try:
+        return files.of_row(row).read().row
+    except Tfk8sError:  # it is damaged, or another command removes it
+        return row
 
 
 def costs(clusters: Iterable[ClusterStatus]) -> list[str]:

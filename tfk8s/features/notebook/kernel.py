@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tfk8s.api import find
 from tfk8s.backends import devices, interpreter
 from tfk8s.backends.options import BackendOptions
-from tfk8s.backends.select import choose
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.addresses import SCHEME
 from tfk8s.core.environment import folder_variables
@@ -71,7 +71,7 @@ class KernelSettings:
         """Return the kernel's cluster."""
         from tfk8s.jobfile.loader import load
 
-        return Cluster(choose(self.options, load(self.job_file) if self.job_file else None), self.name)
+        return find(load(self.job_file) if self.job_file else self.name, self.options)
 
 
 def prepare(cluster: Cluster, *, tf1: bool) -> None:

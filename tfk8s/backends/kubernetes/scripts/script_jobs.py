@@ -113,7 +113,7 @@ def _create(
     gpus = script_job.gpus_like(resources.gpus or 0, cluster.workloads.values())
     if gpus:
         scheduling.require_gpus(client, gpus.resource, gpus.count)
-    run = script_job.Run(
+    run = script_job.PodSettings(
         arguments=script.runner_arguments(script.path.name),
         environment=_environment(cluster, script, small=small),
         gpus=gpus,
@@ -138,7 +138,7 @@ def create_job(
     client: Client,
     cluster: DeployedCluster,
     workload: Object,
-    run: script_job.Run,
+    run: script_job.PodSettings,
     files: Mapping[str, bytes],
 ) -> str:
     """Create the Job and the Secret of a script; return the script's name.

@@ -52,7 +52,7 @@ def run(
     if requirements:
         files[_REQUIREMENTS] = requirements.read_bytes()
         environment["TFK8S_REQUIREMENTS"] = f"{pod_volumes.PACKAGE_FOLDER}/{_REQUIREMENTS}"
-    settings = script_job.Run(
+    settings = script_job.PodSettings(
         arguments=[folder],
         environment=environment,
         command=script_job.TENSORBOARD_COMMAND,

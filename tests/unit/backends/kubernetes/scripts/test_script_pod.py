@@ -88,7 +88,7 @@ class ScriptedInformer:
 
 
 def job(**spec: Any) -> Object:
-    run = script_job.Run(arguments=[], environment={"TFK8S_JOBS": "chief=1"})
+    run = script_job.PodSettings(arguments=[], environment={"TFK8S_JOBS": "chief=1"})
     made = script_job.job("demo-script-123456", stateful_sets()[0], run)
     made["metadata"]["uid"] = "j"
     return {**made, "spec": {**made["spec"], **spec}, "status": {}}

@@ -9,7 +9,7 @@ from tfk8s.render import script_job
 
 
 def make_job(**spec):
-    run = script_job.Run(arguments=["--tf1", "train.py", "a b"], environment={"TFK8S_JOBS": "chief=1"})
+    run = script_job.PodSettings(arguments=["--tf1", "train.py", "a b"], environment={"TFK8S_JOBS": "chief=1"})
     made = script_job.job("demo-script-0a1b2c", stateful_sets()[0], run)
     made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     made["spec"].update(spec)
@@ -38,7 +38,7 @@ def test_names():
 
 
 def test_command_of_tensorboard():
-    run = script_job.Run(
+    run = script_job.PodSettings(
         arguments=["/logs"],
         environment={"TFK8S_JOBS": "chief=1"},
         command=script_job.TENSORBOARD_COMMAND,
