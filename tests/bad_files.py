@@ -201,7 +201,7 @@ TABLE = r"""
   3:36+6 bad-quantity: "1e30" is too large [at most 8Ei]
 = max_duration: 1e30\nidle: .inf\njobs: {worker: {shm: 1e30}}
   3:15+4 unclear: YAML parsers disagree on what "1e30" means [expected a number of seconds, or a duration such as 10m]
-  4:7+4 unclear: YAML parsers disagree on what ".inf" means [expected a number of seconds, or a duration such as 10m]
+  4:7+4 unclear: YAML parsers disagree on what ".inf" means [expected a number of seconds, or a duration such as 10m, or a mapping]
   5:22+4 unclear: YAML parsers disagree on what "1e30" means [expected a number of bytes, such as 4Gi or 512Mi]
 = jobs: {worker: {cpu: "1e30"}}
   3:22+6 bad-quantity: "1e30" is too large [at most 1000000 cores]
@@ -229,7 +229,16 @@ TABLE = r"""
   4:7+1 out-of-range: 0 is out of range [expected 1 to 2147483647 seconds]
 = max_duration: -1h\nidle: [30m]\njobs: {worker: 1}
   3:15+3 bad-duration: "-1h" is not a duration [expected seconds, or a whole number with s, m, h or d, such as 10m; at most 9999d]
-  4:7+5 wrong-type: "idle" can't be a list [expected a number of seconds, or a duration such as 10m]
+  4:7+5 wrong-type: "idle" can't be a list [expected a number of seconds, or a duration such as 10m, or a mapping]
+= idle: {}\njobs: {worker: 1}
+  3:7+2 empty: idle has no limit [expected suspend, remove, or both]
+= idle: {suspend: 1h, remove: 60m}\njobs: {worker: 1}
+  3:7+26 bad-idle: the cluster would be removed before it is suspended [suspend has to be shorter]
+= idle: {suspend: 1, remove: soon, sleep: 5}\njobs: {worker: 1}
+  3:28+4 bad-duration: "soon" is not a duration [expected seconds, or a whole number with s, m, h or d, such as 10m; at most 9999d]
+  3:34+5 unknown-key: there is no key "sleep" here -> the keys here are suspend, remove
+= idle: {suspend: 30m}\nqueue: gold\njobs: {worker: 1}
+  3:8+7 bad-idle: a cluster in a queue can't be suspended [Kueue admits all its pods as one group] -> remove suspend, or queue
 = jobs: {worker: ["a:1"]}\nwarm: true
   4:1+4 needs-tasks: "warm" has no effect on servers that already run [job "worker" has addresses] -> remove warm
 = jobs: {worker: 1}\nwarm: 3

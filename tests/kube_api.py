@@ -64,10 +64,10 @@ class KubeApi:
         """Return an object, or a list of them."""
         return self.send("GET", path, query)
 
-    def find(self, path: str) -> Any:
-        """Return an object, or None."""
+    def find(self, path: str, query: Any = None) -> Any:
+        """Return an object or a list, or None."""
         try:
-            return self.get(path)
+            return self.get(path, query)
         except ApiException as error:
             if error.status == 404:
                 return None

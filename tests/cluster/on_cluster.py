@@ -87,12 +87,12 @@ def devices(backend: KubernetesBackend, name: str) -> list[probe.Device]:
 
 
 def left(client: KubeApi, namespace: str, name: str) -> list[str]:
-    """Return the objects of a cluster."""
+    """Return the objects of a cluster, of the kinds that the API server has."""
     return [
         f"{kind} {one['metadata']['name']}"
         for kind in paths.KINDS
         if kind not in ("Event", "Workload")
-        for one in client.get(paths.collection(kind, namespace), paths.of_cluster(name))["items"]
+        for one in (client.find(paths.collection(kind, namespace), paths.of_cluster(name)) or {"items": ()})["items"]
     ]
 
 

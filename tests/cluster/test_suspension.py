@@ -14,13 +14,14 @@ from suspended_training import STEPS, TIMES, begins, disturb, weights, write
 from tfk8s import polling
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.cluster.handle import Cluster
+from tfk8s.core.job_file.mappings import IdleLimits
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import Phase
 from tfk8s.core.storage.volumes import Volume
-from tfk8s.errors import ClusterError
+from tfk8s.errors import ClusterError, NoSuchCluster
 
 WORKER = Task("worker", 0)
 
@@ -82,6 +83,41 @@ def test_a_training_goes_on_to_the_same_weights(
     found = ends(backend, name)
     assert weights(found) == weights(calm)
     assert 0 < begins(found)[-1] <= STEPS
+
+
+def test_an_idle_cluster_is_suspended_resumed_and_removed(
+    up: Callable[[JobFile], str], backend: KubernetesBackend, client: KubeApi, namespace: str
+) -> None:
+    job_file = make_job_file("sleepy", make_job(tasks=2), idle=IdleLimits(suspend=10, remove=60))
+    cluster = Cluster(backend, up(job_file))
+
+    def until_suspended() -> None:
+        polling.wait_until(lambda: cluster.status().suspended, "the suspension", 60)
+        assert ", idle for 10s: tfk8s resume" in cluster.status().reason
+
+    def pods() -> list[str]:
+        found = [item for item in left(client, namespace, "sleepy") if item.startswith("Pod ")]
+        return [pod for pod in found if not pod.startswith("Pod sleepy-lifetime-")]
+
+    until_suspended()
+    polling.wait_until(lambda: not pods(), "the end of the pods", 60)
+    assert not backend.plan(job_file)
+    assert not cluster.suspend()
+    assert cluster.resume(timeout=180)
+    assert len(pods()) == 2
+    until_suspended()
+    polling.wait_until(lambda: not pods(), "the end of the pods", 60)
+    removed = "tfk8s removed it after 1m without a session and a script (idle)"
+    polling.wait_until(lambda: removed in why_gone(backend, "sleepy"), removed, 180)
+
+
+def why_gone(backend: KubernetesBackend, name: str) -> str:
+    """Return what is said of a cluster that is gone; "" of another."""
+    try:
+        backend.observe(name)
+    except NoSuchCluster as error:
+        return str(error)
+    return ""
 
 
 def test_servers_keep_their_names_and_nothing_else(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from clusters import addresses, output, pids, start_tfk8s, tfk8s, wait_for, wait_until_gone, write_programs
 from suspended_training import STEPS, TIMES, begins, disturb, weights, write
 
+from tfk8s.backends.local import state
 from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
@@ -68,6 +70,26 @@ def test_the_memory_comes_back_and_down_works(backend: LocalBackend, cluster: st
     with pytest.raises(ClusterError, match="is suspended since"):
         backend.dial(cluster, WORKER)
     assert backend.delete(cluster) == []
+
+
+def test_an_idle_cluster_is_suspended_and_removed_later(backend: LocalBackend, tmp_path: Path) -> None:
+    file = tmp_path / "idle.yaml"
+    file.write_text("apiVersion: tfk8s.dev/v1\nname: idle\njobs: {worker: 1}\nidle: {suspend: 4s, remove: 1h}\n")
+    assert tfk8s("up", "--local", file).returncode == 0
+    processes = pids(backend.observe("idle"))
+    status = wait_for(backend, "idle", lambda status: status.phase is Phase.SUSPENDED)
+    assert ", idle for 4s: tfk8s resume --local idle" in status.reason
+    for pid in processes.values():
+        wait_until_gone(pid)
+    assert tfk8s("resume", "--local", "idle").returncode == 0
+    wait_for(backend, "idle", lambda status: status.phase is Phase.SUSPENDED)
+    folder = state.folder("idle")
+    wish = json.loads((folder.path / "suspended.json").read_text())
+    folder.write("suspended.json", {**wish, "since": wish["since"] - 3600})
+    ended = tfk8s("status", "--local", "idle")
+    assert "has ended after 1h without a session and a script (idle)" in ended.stdout
+    assert tfk8s("resume", "--local", "idle").returncode == 1
+    assert backend.delete("idle") == []
 
 
 def test_a_run_that_has_ended_is_not_suspended(backend: LocalBackend, tmp_path: Path) -> None:

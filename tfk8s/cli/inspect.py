@@ -53,11 +53,12 @@ def status(
         tfk8s status mnist@3
 
     JSON: name, backend, location, phase, exit_code (of the run of programs), reason, target, master, created,
-    removed_at, idle, lease, idle_since, limits_problem, suspended (since, by), gang ("PodGroup", "Kueue" or ""),
-    isolation, way_out, python (the interpreter's path), tensorflow (its version), requests (cpu, memory, gpus), and
-    tasks, each with task, job, index, phase, address, where, restarts, exit_code, since, progress (step, total, rate,
-    remaining, metrics), reason; and scripts, each with script, phase, exit_code, command, where, since, progress,
-    reason; and stragglers, each with task, job, index, rate (steps in a second), and the median of its job.
+    removed_at, idle, idle_suspend, lease, idle_since, limits_problem, suspended (since, by, idle), gang ("PodGroup",
+    "Kueue" or ""), isolation, way_out, python (the interpreter's path), tensorflow (its version), requests (cpu,
+    memory, gpus), and tasks, each with task, job, index, phase, address, where, restarts, exit_code, since, progress
+    (step, total, rate, remaining, metrics), reason; and scripts, each with script, phase, exit_code, command, where,
+    since, progress, reason; and stragglers, each with task, job, index, rate (steps in a second), and the median of its
+    job.
     """
     if name is not None and (entry := past(name)):
         _show_past(entry, output, watch=watch)
@@ -204,9 +205,10 @@ def _cluster(cluster: ClusterStatus) -> tuple[str, ...]:
 
 
 def _limits(cluster: ClusterStatus) -> str:
-    """Return when tfk8s removes the cluster, or why the cluster is still there."""
+    """Return when tfk8s suspends and removes the cluster, or why the cluster is still there."""
     if cluster.limits_problem:
         limits = [name for name, limit in cluster.limits._asdict().items() if limit is not None]
+        limits = list(dict.fromkeys("idle" if name == "suspend" else name for name in limits))
         names = limits or ["drain: idle"]  # the same Job keeps both
         return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not kept: {cluster.limits_problem}"
     if cluster.removed_at is not None and cluster.removed_at <= time.time():
@@ -216,13 +218,18 @@ def _limits(cluster: ClusterStatus) -> str:
         left = cluster.removed_at - time.time()
         soon = f", in {duration(left)}" if left < NOTICE else ""
         ends.append(f"at {moment(cluster.removed_at)} (max_duration){soon}")
+    unused = "without a session and a script (idle)"
+    if cluster.idle_since is not None:
+        unused += f", {age(cluster.idle_since)} so far"
     if cluster.limits.idle is not None:
-        so_far = f", {age(cluster.idle_since)} so far" if cluster.idle_since is not None else ""
-        ends.append(f"after {format_duration(cluster.limits.idle)} without a session and a script (idle){so_far}")
+        ends.append(f"after {format_duration(cluster.limits.idle)} {unused}")
     if cluster.limits.lease is not None:
         after = f"after its `run` has been gone for {format_duration(cluster.limits.lease)}"
         ends.append(f"{after if cluster.limits.lease else 'when its `run` is gone'} (lease)")
-    return f"tfk8s removes the cluster {', or '.join(ends)}"
+    acts = [f"removes the cluster {', or '.join(ends)}"] if ends else []
+    if cluster.limits.suspend is not None:
+        acts.insert(0, f"suspends the cluster after {format_duration(cluster.limits.suspend)} {unused}")
+    return f"tfk8s {', and '.join(acts)}"
 
 
 def _script(script: ScriptStatus) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ def cluster(status: ClusterStatus) -> Document:
         "created": moment(status.created),
         "removed_at": moment(status.removed_at),
         "idle": status.limits.idle,
+        "idle_suspend": status.limits.suspend,
         "lease": status.limits.lease,
         "idle_since": moment(status.idle_since),
         "limits_problem": status.limits_problem,
@@ -117,7 +118,9 @@ def problems(file: str, problems: Iterable[Problem]) -> Document:
 
 
 def _suspension(suspension: Suspension | None) -> Document | None:
-    return suspension and {"since": moment(suspension.since), "by": suspension.by}
+    return suspension and {
+        "since": moment(suspension.since), "by": suspension.by, "idle": suspension.idle or None,
+    }  # fmt: skip
 
 
 def _price(price: Price) -> Document:

@@ -89,10 +89,10 @@ class _RunWait:
         if status != self._status and self._on_change is not None:
             self._on_change(status)
         self._status = status
+        if status.exit_code is not None and (status.suspended or not status.reason):  # a suspension changes no result
+            return status
         if status.reason:
             raise ClusterError(status.reason)
-        if status.exit_code is not None:
-            return status
         self._warn_of_ended([task.task for task in status.tasks if task.exit_code == 0])
         return None
 

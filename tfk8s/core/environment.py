@@ -12,6 +12,8 @@
     TFK8S_ACTIVITY_PORT render/pods                       task/                       the port of the list of clients
     TFK8S_MAX_DURATION  render/lifetime                   task/lifetime               max_duration in seconds
     TFK8S_IDLE          render/lifetime, render/warm_job  task/lifetime, warm/        idle in seconds
+    TFK8S_SUSPEND       render/lifetime                   task/lifetime               the same until a suspension
+    TFK8S_LIFETIME_JOB  render/lifetime                   task/lifetime               the cluster's own Job
     TFK8S_LEASE         render/lifetime                   task/lifetime               the lease of `run` in seconds
     TFK8S_DRAIN         render/lifetime                   task/lifetime               the jobs of `drain: idle`
     TFK8S_SERVERS       render/lifetime                   task/lifetime               the jobs with servers

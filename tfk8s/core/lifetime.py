@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from tfk8s.core import naming
 
@@ -21,6 +21,7 @@ RENEWALS = 15  # in the time of a lease
 RENEWED = "tfk8s.dev/renewed"  # the annotation of the ServiceAccount that each renewal changes
 HOLDER = "run.tfk8s.dev/"  # begins the annotation that each `run` has there while it holds the lease
 SUSPENDED = "tfk8s.dev/suspended"  # the annotation of a workload with its cluster's Suspension, the wish of all
+BY_IDLE = "tfk8s"  # has suspended a cluster after `idle`
 _MAX_TIME = 1e11  # seconds since the epoch, in the year 5138
 _MAX_NAME = 64  # characters of a person's name
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
@@ -33,11 +34,13 @@ class Limits(NamedTuple):
         max_duration: from the cluster's first `up`.
         idle: without a session and a session script.
         lease: without a renewal by the `run` that started the cluster.
+        suspend: without a session and a session script, until the cluster is suspended. The other limits remove it.
     """
 
     max_duration: float | None
     idle: float | None
     lease: float | None = None
+    suspend: float | None = None
 
     def why_over(self, age: float, quiet: float, silence: float = 0.0) -> str:
         """Return the reason to remove a cluster, or "" if no limit is reached.
@@ -55,6 +58,24 @@ class Limits(NamedTuple):
             return f"after its `run` had been gone for {format_duration(self.lease)} (lease)"
         return ""
 
+    def is_sleep_due(self, quiet: float) -> bool:
+        """Return whether a cluster is to be suspended that is not. A `run` with a lease removes its cluster instead.
+
+        Args:
+            quiet: the seconds without a session and a session script.
+        """
+        return self.suspend is not None and self.lease is None and quiet >= self.suspend
+
+    @property
+    def watch_use(self) -> bool:
+        """True if a limit depends on sessions and session scripts."""
+        return self.first_idle is not None
+
+    @property
+    def first_idle(self) -> float | None:
+        """The seconds without a session and a session script until the first action; None without such a limit."""
+        return self.idle if self.suspend is None else self.suspend
+
     @property
     def _longest_silence(self) -> float:
         """The seconds of a lease, with a pause between renewals before them, and one after them.
@@ -68,8 +89,9 @@ class Limits(NamedTuple):
         left = [MAX_INTERVAL]
         if self.max_duration is not None:
             left.append(self.max_duration - age)
-        if self.idle is not None:
-            left += [self.idle / _LOOKS, self.idle - quiet]
+        for limit in (self.idle, self.suspend):
+            if limit is not None and quiet < limit:  # else the cluster is suspended
+                left += [limit / _LOOKS, limit - quiet]
         if self.lease is not None:
             left += [self.lease / _LOOKS, self._longest_silence - silence]
         return max(_MIN_INTERVAL, min(left))
@@ -103,11 +125,17 @@ class Suspension(NamedTuple):
         since: the time of the wish, in seconds since the epoch.
         by: the name of the person who wished so.
         tasks: on Kubernetes, the numbers of tasks to bring back, by the DNS names of jobs with servers.
+        idle: the seconds without use before the wish, if the limit `idle` has suspended the cluster; else 0.
     """
 
     since: float
     by: str
     tasks: Mapping[str, int] = {}
+    idle: float = 0.0
+
+    def quiet(self, now: float) -> float:
+        """Return the seconds for which nobody has used the cluster; `now` is in seconds since the epoch."""
+        return max(0.0, now - self.since) + self.idle
 
     def to_text(self) -> str:
         """Return the wish as JSON."""
@@ -121,11 +149,15 @@ class Suspension(NamedTuple):
             ValueError: somebody else has written the text.
         """
         match json.loads(text):
-            case {"since": int() | float() as since, "by": str() as by, "tasks": dict() as tasks} if (
-                0 <= since < _MAX_TIME and all(map(_is_count, tasks.values()))
+            case {"since": since, "by": str() as by, "tasks": dict() as tasks, **rest} if (
+                _is_time(since) and all(map(_is_count, tasks.values())) and _is_time(idle := rest.get("idle", 0.0))
             ):
-                return cls(float(since), by[:_MAX_NAME], tasks)
+                return cls(float(since), by[:_MAX_NAME], tasks, float(idle))
         raise ValueError(f"{text!r} is no suspension")
+
+
+def _is_time(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and 0 <= value < _MAX_TIME
 
 
 def _is_count(value: object) -> bool:

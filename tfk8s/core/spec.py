@@ -8,7 +8,7 @@ from typing import Any
 
 from tfk8s.core import naming, roles
 from tfk8s.core.job_file.keys import key
-from tfk8s.core.job_file.mappings import Env, Network, Security, Topology
+from tfk8s.core.job_file.mappings import Env, IdleLimits, Network, Security, Topology
 from tfk8s.core.lifetime import Limits
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.quantity import Quantity
@@ -220,8 +220,12 @@ class JobFile:
     max_duration: int | None = key(
         "DURATION", "The time after which the cluster is removed, counted from its first `up`.", "8h", 28800
     )
-    idle: int | None = key(
-        "DURATION", "The time without a session and a session script after which the cluster is removed.", "30m", 1800
+    idle: int | IdleLimits | None = key(
+        "IDLE",
+        "The time without a session and a session script after which the cluster is removed. Or a mapping with that "
+        "time as `remove`, and with the time after which the cluster is suspended.",
+        "30m",
+        {"suspend": "30m", "remove": "7d"},
     )
     grace: int | None = key(
         "DURATION",
@@ -282,7 +286,8 @@ class JobFile:
     @property
     def limits(self) -> Limits:
         """The times after which tfk8s removes the cluster."""
-        return Limits(self.max_duration, self.idle, self.lease)
+        idle = self.idle if isinstance(self.idle, IdleLimits) else IdleLimits(remove=self.idle)
+        return Limits(self.max_duration, idle.remove, self.lease, idle.suspend)
 
     def cluster_spec(self, address: Callable[[Task], str], seen_by: str | None = None) -> ClusterSpec:
         """Return the ClusterSpec.

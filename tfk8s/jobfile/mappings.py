@@ -148,6 +148,43 @@ TOPOLOGY = struct(
 )
 
 
+def _sleeps_before_end(limits: Values) -> None:
+    if not limits:
+        raise Invalid("empty", "idle has no limit", "expected suspend, remove, or both")
+    if "remove" in limits and limits.get("suspend", 0) >= limits["remove"]:
+        raise Invalid("bad-idle", "the cluster would be removed before it is suspended", "suspend has to be shorter")
+
+
+IDLE_LIMITS = struct(mappings.IdleLimits, rule=_sleeps_before_end, rule_schema={"minProperties": 1})
+
+
+class _Idle(Container):
+    """The two forms of `idle`: a duration until the removal, or a mapping."""
+
+    accepts = (int, str, dict)
+    expected = f"{types.DURATION.expected}, or a mapping"
+    json_schema: dict[str, Any] = {  # noqa: RUF012 - nobody changes it
+        **types.DURATION.json_schema,
+        "type": ["integer", "string", "object"],
+        "if": {"type": "object"},
+        "then": IDLE_LIMITS.json_schema,
+    }
+
+    def read_entries(self, form: Any, path: Path, validator: Validator, /) -> Any:
+        """Return the seconds until the removal, or the mapping where it has another limit."""
+        if not isinstance(form, dict):
+            return types.DURATION.read(form, path)
+        limits = IDLE_LIMITS.read_entries(form, path, validator)
+        return limits.remove if limits and limits.suspend is None else limits
+
+    def suggest(self, value: object, text: str, /) -> str | None:
+        """Return advice to write the duration in quotes."""
+        return types.DURATION.suggest(value, text)
+
+
+IDLE = _Idle()
+
+
 def _pods_or_addresses(peer: Values) -> None:
     pods = "namespace" in peer or "pods" in peer
     if "cidr" in peer and pods:

@@ -11,7 +11,7 @@ from tfk8s.core import spec
 from tfk8s.jobfile import pod, types
 from tfk8s.jobfile.declared import struct
 from tfk8s.jobfile.document import Path
-from tfk8s.jobfile.mappings import ENV_VALUE, NETWORK, PROGRAM, RUN, SCRIPT, SECURITY, TOLERATION, TOPOLOGY
+from tfk8s.jobfile.mappings import ENV_VALUE, IDLE, NETWORK, PROGRAM, RUN, SCRIPT, SECURITY, TOLERATION, TOPOLOGY
 from tfk8s.jobfile.types import DEFINITIONS, Choice
 from tfk8s.jobfile.validation import Container, Key, List, Map, Validator
 from tfk8s.jobfile.volumes import VOLUME
@@ -85,6 +85,7 @@ JOB_FILE = struct(
         "SECURITY": SECURITY,
         "SCRIPT": SCRIPT,
         "RUN": RUN,
+        "IDLE": IDLE,
     },
     title="tfk8s job file",
     make=dict,

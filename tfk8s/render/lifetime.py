@@ -14,13 +14,14 @@ from tfk8s.core import job_kinds, naming
 from tfk8s.core.job_kinds import program_jobs
 from tfk8s.core.lifetime import removable_objects
 from tfk8s.core.spec import JobFile
-from tfk8s.render import manifests, other_pods, pod_volumes, pods
+from tfk8s.render import manifests, other_pods, pod_volumes, pods, script_job
 from tfk8s.render.pods import Object
 
 COMPONENT = "cluster-lifetime"  # no job's DNS name is this, as it would end in a hash
 MAX_DURATION = "tfk8s.dev/max-duration"
 IDLE = "tfk8s.dev/idle"
 LEASE = "tfk8s.dev/lease"
+SUSPEND = "tfk8s.dev/idle-suspend"
 
 _CREDENTIALS_FOLDER = "/var/run/secrets/tfk8s"
 _REQUESTS = {"cpu": "10m", "memory": "32Mi"}
@@ -33,6 +34,10 @@ _MAX_RETRIES = 1_000_000  # the Job lasts as long as the cluster
 # API servers listen on these ports. A NetworkPolicy sees the port of the server, not the Service's.
 _API_PORTS = (443, 6443, 8443, 16443)
 _OF_OTHERS = ("initContainers", "preemptionPolicy", "priority", "priorityClassName")  # may keep a pod from its start
+_OWN_JOB = {  # its name has a hash of this template
+    "name": "TFK8S_LIFETIME_JOB",
+    "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{script_job.JOB_NAME}']"}},
+}
 _VARIABLES = ("TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_ACTIVITY_PORT")
 
 
@@ -52,8 +57,9 @@ def add(job_file: JobFile, objects: Sequence[Object]) -> list[Object]:
         policy = next(item for item in objects if item["kind"] == "NetworkPolicy")
         port = manifests.port_rule(pods.activity_port(job_file))
         policy["spec"]["ingress"].append({"from": [_own_pod(job_file)], "ports": [port]})
-    rights = [_account(job_file), _role(job_file), _role_binding(job_file), _network_policy(job_file)]
     job = _job(job_file, template)
+    role = _role(job_file, job["metadata"]["name"])
+    rights = [_account(job_file), role, _role_binding(job_file), _network_policy(job_file)]
     if namespace := objects[0]["metadata"].get("namespace"):
         for item in (*rights, job):
             item["metadata"]["namespace"] = namespace
@@ -76,7 +82,7 @@ def _account(job_file: JobFile) -> Object:
     return _object("ServiceAccount", "v1", job_file) | {"automountServiceAccountToken": False}
 
 
-def _role(job_file: JobFile) -> Object:
+def _role(job_file: JobFile, own_job: str) -> Object:
     names: dict[tuple[str, str], list[str]] = {}
     for item in removable_objects(job_file.name, _servers(job_file), _programs(job_file), gang=bool(job_file.gang)):
         names.setdefault((item.group, item.resource), []).append(item.name)
@@ -92,7 +98,29 @@ def _role(job_file: JobFile) -> Object:
                 "verbs": ["patch"],
             }
         )  # fmt: skip
+    if job_file.limits.suspend is not None:
+        rules += _rights_to_suspend(job_file, own_job)
     return _object("Role", "rbac.authorization.k8s.io/v1", job_file) | {"rules": rules}
+
+
+def _rights_to_suspend(job_file: JobFile, own_job: str) -> list[Object]:
+    """Return the rules for the wish on the own Job, for the numbers of tasks, and for the Jobs of programs.
+
+    Who may patch a StatefulSet can run any image. `statefulsets/scale` has the number alone, and the API server lets
+    nobody change the containers of a Job.
+    """
+    servers = [naming.stateful_set(job_file.name, job) for job in _servers(job_file)]
+    programs = [naming.stateful_set(job_file.name, job) for job in _programs(job_file)]
+    rules = (
+        ("batch", "jobs", [own_job], ["get", "patch"]),
+        ("batch", "jobs", programs, ["patch"]),
+        ("apps", "statefulsets/scale", servers, ["patch"]),
+    )
+    return [
+        {"apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": verbs}
+        for group, resource, names, verbs in rules
+        if names
+    ]
 
 
 def _drained(job_file: JobFile) -> list[str]:
@@ -132,7 +160,8 @@ def _job(job_file: JobFile, master: Object) -> Object:
         del metadata["annotations"]
     template = {"metadata": metadata, "spec": _pod(job_file, master["spec"])}
     job = manifests.new_object("Job", "batch/v1", job_name(job_file.name, template), job_file.name, COMPONENT)
-    limits = {MAX_DURATION: job_file.max_duration, IDLE: job_file.idle, LEASE: job_file.lease}
+    limits = {MAX_DURATION: job_file.max_duration, IDLE: job_file.limits.idle, LEASE: job_file.lease,
+              SUSPEND: job_file.limits.suspend}  # fmt: skip
     if annotations := {key: str(value) for key, value in limits.items() if value is not None}:
         job["metadata"]["annotations"] = annotations
     job["spec"] = {
@@ -186,7 +215,8 @@ def _pod(job_file: JobFile, master: Object) -> Object:
 def _container(job_file: JobFile, master: Object) -> Object:
     values = {
         "TFK8S_DRAIN": ",".join(_drained(job_file)) or None, "TFK8S_GANG": "1" if job_file.gang else None,
-        "TFK8S_IDLE": job_file.idle, "TFK8S_LEASE": job_file.lease, "TFK8S_MAX_DURATION": job_file.max_duration,
+        "TFK8S_IDLE": job_file.limits.idle, "TFK8S_LEASE": job_file.lease,
+        "TFK8S_MAX_DURATION": job_file.max_duration, "TFK8S_SUSPEND": job_file.limits.suspend,
         "TFK8S_SERVERS": ",".join(_servers(job_file)) or None,
         "TFK8S_PROGRAMS": ",".join(_programs(job_file)) or None,
     }  # fmt: skip
@@ -199,6 +229,7 @@ def _container(job_file: JobFile, master: Object) -> Object:
             {"name": "PYTHONPATH", "value": pod_volumes.python_path()},
             *(variable for variable in master["env"] if variable["name"] in _VARIABLES),
             *({"name": name, "value": str(value)} for name, value in values.items() if value is not None),
+            *([] if job_file.limits.suspend is None else [_OWN_JOB]),
         ],
         "resources": {"requests": _REQUESTS | storage["requests"], "limits": _LIMITS | storage["limits"]},
         "securityContext": master["securityContext"],

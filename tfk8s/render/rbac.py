@@ -15,7 +15,9 @@ from tfk8s.render.pods import Object
 USER_ROLE = "tfk8s-user"
 SUBMIT_ROLE = "tfk8s-submit"
 ROLES = (USER_ROLE, SUBMIT_ROLE)
-LIMITS, PROGRAMS, CLAIMS, GANGS = FEATURES = "max_duration, idle, drain: idle", "programs", "claims", "gangs"
+LIMITS, SLEEP, PROGRAMS, CLAIMS, GANGS = FEATURES = (
+    "max_duration, idle, drain: idle", "suspension while idle", "programs", "claims", "gangs",
+)  # fmt: skip
 RULES = "rules of the namespace"  # no job file needs the right to read them
 
 _SUBMITTERS = frozenset({"status", "logs", "submit", "stop", "stacks"})  # what the Role for submitting allows
@@ -114,6 +116,15 @@ def _table_of_limits() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "networking.k8s.io", "networkpolicies", "delete", ("up", "down")
 
 
+def _table_of_sleep() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Yield the same for job files with a time of `idle` until the suspension, besides the limits.
+
+    The cluster's own Role may change the numbers of tasks. `resume` takes back what the cluster's own Job has noted.
+    """
+    yield "apps", "statefulsets/scale", "patch", ("up",)
+    yield "batch", "jobs", "patch", ("up", "resume")
+
+
 def _table_of_rules() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     """Yield the same for namespaces with rules, within which scripts choose their limits if the user may list them."""
     yield "", "limitranges", "list", _STARTERS
@@ -147,6 +158,7 @@ def _permissions() -> tuple[Permission, ...]:
     tables = {
         "": _table,
         LIMITS: _table_of_limits,
+        SLEEP: _table_of_sleep,
         PROGRAMS: _table_of_programs,
         CLAIMS: _table_of_claims,
         GANGS: _table_of_gangs,

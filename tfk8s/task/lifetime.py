@@ -1,8 +1,9 @@
 """The program of a cluster's own Job: it removes the cluster at `max_duration` and `idle`, or without a lease.
 
-With `drain: idle`, it also opens and closes disruption budgets. It asks the tasks which sessions and scripts they have
-seen, and it needs nobody's machine. Its ServiceAccount may get and delete the cluster's objects by name, patch those
-budgets, and nothing else. Standard library only: this file runs in pods.
+`idle` may also suspend the cluster before, and with `drain: idle`, it opens and closes disruption budgets. It asks the
+tasks which sessions and scripts they have seen, and it needs nobody's machine. Its ServiceAccount may get and delete
+the cluster's objects by name, change what a suspension and those budgets need, and nothing else. Standard library only:
+this file runs in pods.
 """
 
 from __future__ import annotations
@@ -26,16 +27,20 @@ from tfk8s.core.lifetime import (
     MAX_INTERVAL,
     Limits,
     RemovableObject,
+    Suspension,
     disruption_budgets,
+    format_duration,
     removable_objects,
 )
 from tfk8s.task import activity
 from tfk8s.task.budgets import Budgets
+from tfk8s.task.idle_suspension import IdleSuspension, has_ended
 from tfk8s.task.object_server import ApiFailure, ObjectServer, TokenRefused
 from tfk8s.task.watched_lease import Lease
 
 Result = TypeVar("Result")
 
+_FAILURES = (ApiFailure, OSError, http.client.HTTPException, ValueError)
 _ANSWER_TIMEOUT = 2.0
 _MAX_QUESTIONS = 8  # at the same time
 _RETRY_INTERVAL = 10.0
@@ -61,12 +66,13 @@ class FoundCluster(NamedTuple):
 
 
 class Keeper:
-    """Removes a cluster at its limits.
+    """Removes a cluster at its limits, and suspends the cluster before if `idle` says so.
 
     Args:
         objects: the cluster's objects, in the order in which they are removed.
         limits: the cluster's.
         budgets: the disruption budgets of `drain: idle`.
+        suspension: suspends the cluster; None without such a limit.
         ask: returns the seconds since a session or script was connected; infinity if none was, and 0 if nothing is
             known.
         clock: returns a time in seconds that only grows.
@@ -79,11 +85,14 @@ class Keeper:
         objects: Sequence[RemovableObject],
         limits: Limits,
         budgets: Budgets,
+        suspension: IdleSuspension | None,
         ask: Callable[[], float],
         clock: Callable[[], float],
         sleep: Callable[[float], object],
     ) -> None:
         self._server, self._objects, self._limits, self._budgets = server, objects, limits, budgets
+        self._suspension, self._quiet_since = suspension, clock()
+        self._wish: Suspension | None = None
         self._ask, self._clock, self._sleep = ask, clock, sleep
         self._deletes_account = False  # the request may have succeeded without an answer
         self._cluster = next(item for item in objects if item.resource == "configmaps")
@@ -107,7 +116,7 @@ class Keeper:
         while True:
             try:
                 return request()
-            except (ApiFailure, OSError, http.client.HTTPException, ValueError) as error:
+            except _FAILURES as error:
                 _say(f"error: {error}; trying again")
                 self._sleep(_RETRY_INTERVAL)
 
@@ -121,31 +130,63 @@ class Keeper:
 
     def _wait(self, cluster: FoundCluster) -> str:
         """Wait for a limit; return the reason."""
-        quiet_since, lease = self._clock(), Lease(self._server, self._account, self._clock)
+        self._quiet_since, lease = self._clock(), Lease(self._server, self._account, self._clock)
         while True:
-            if self._limits.idle is not None or self._budgets.are_kept:
-                quiet_since = max(quiet_since, self._clock() - (0.0 if self._programs_run() else self._ask()))
-            age, quiet = self._clock() + cluster.clock_offset - cluster.created, self._clock() - quiet_since
+            is_awake = self._is_awake()
+            now = self._clock() + cluster.clock_offset
+            quiet = self._quiet(now)
             silence = 0.0 if self._limits.lease is None else lease.silence()
-            if reason := self._limits.why_over(age, quiet, silence):
+            if reason := self._limits.why_over(now - cluster.created, quiet, silence):
                 return reason
+            if is_awake and self._limits.is_sleep_due(quiet):
+                self._suspend(now)
             self._adjust_budgets(quiet)
             longest = DRAIN_INTERVAL if self._budgets.are_kept else MAX_INTERVAL
-            self._sleep(min(longest, self._limits.seconds_to_wait(age, quiet, silence)))
+            self._sleep(min(longest, self._limits.seconds_to_wait(now - cluster.created, quiet, silence)))
+
+    def _is_awake(self) -> bool:
+        """Return whether the cluster could be suspended, and is not. The last wish counts while nothing is known."""
+        if self._suspension is None:
+            return False
+        try:
+            self._wish = self._suspension.find()
+        except _FAILURES as error:
+            _say(f"error: {error}; trying again")
+            return False
+        return self._wish is None
+
+    def _quiet(self, now: float) -> float:
+        """Return the seconds for which nobody has used the cluster; `now` is in seconds since the epoch."""
+        if self._wish is not None:
+            self._quiet_since = self._clock()  # a cluster that is resumed begins a new count
+            return self._wish.quiet(now)
+        if self._limits.watch_use or self._budgets.are_kept:
+            self._quiet_since = max(self._quiet_since, self._clock() - (0.0 if self._programs_run() else self._ask()))
+        return self._clock() - self._quiet_since
+
+    def _suspend(self, now: float) -> None:
+        """Suspend the cluster. A failed request is repeated at the next look."""
+        assert self._suspension is not None
+        idle = self._limits.suspend or 0.0
+        try:
+            if self._suspension.begin(now, idle):
+                _say(f"the cluster is suspended, idle for {format_duration(idle)}")
+        except _FAILURES as error:
+            _say(f"error: {error}; trying again")
 
     def _adjust_budgets(self, quiet: float) -> None:
         """Open or close the budgets. A failed request is repeated at the next look."""
         try:
             if self._budgets.adjust(quiet):
                 _say(f"the disruption budgets are {'open' if self._budgets.are_open else 'closed'}")
-        except (ApiFailure, OSError, http.client.HTTPException, ValueError) as error:
+        except _FAILURES as error:
             _say(f"error: {error}; trying again")
 
     def _programs_run(self) -> bool:
         """Return whether the Job of a program has not ended, or nothing is known of it."""
-        with contextlib.suppress(ApiFailure, OSError, http.client.HTTPException, ValueError):
+        with contextlib.suppress(*_FAILURES):
             jobs = [self._server.get(item).body for item in self._objects if item.resource == "jobs"]
-            return not all(map(_has_ended, filter(None, jobs)))
+            return not all(map(has_ended, filter(None, jobs)))
         return True
 
     def _remove_with_account(self) -> None:
@@ -178,11 +219,6 @@ def _grace(item: Mapping[str, Any]) -> int:
     """Return the seconds that the pods of a StatefulSet or a Job have to end; 0 for other objects."""
     pod = item.get("spec", {}).get("template", {}).get("spec", {})
     return int(pod.get("terminationGracePeriodSeconds", 0))
-
-
-def _has_ended(job: Mapping[str, Any]) -> bool:
-    ended = {item["type"] for item in job.get("status", {}).get("conditions", ()) if item["status"] == "True"}
-    return not ended.isdisjoint(("Complete", "Failed")) or naming.RUN_END in job["metadata"].get("annotations", {})
 
 
 def last_activity(host: str, port: int) -> float:
@@ -233,7 +269,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     environment = os.environ
     name, namespace = environment["TFK8S_NAME"], environment["TFK8S_NAMESPACE"]
-    names = ("TFK8S_MAX_DURATION", "TFK8S_IDLE", "TFK8S_LEASE")
+    names = ("TFK8S_MAX_DURATION", "TFK8S_IDLE", "TFK8S_LEASE", "TFK8S_SUSPEND")
     limits = Limits(*(_seconds(environment.get(variable)) for variable in names))
     host, port = f"{name}.{namespace}.svc", int(environment.get("TFK8S_ACTIVITY_PORT", "0"))
     servers, programs, drained = (
@@ -241,11 +277,13 @@ def main() -> int:
         for variable in ("TFK8S_SERVERS", "TFK8S_PROGRAMS", "TFK8S_DRAIN")
     )
     server = ObjectServer(namespace, environment)
+    objects = removable_objects(name, servers, programs, gang="TFK8S_GANG" in environment)
     keeper = Keeper(
         server,
-        removable_objects(name, servers, programs, gang="TFK8S_GANG" in environment),
+        objects,
         limits,
         Budgets(server, disruption_budgets(name, drained)),
+        IdleSuspension(server, objects, own_job) if (own_job := environment.get("TFK8S_LIFETIME_JOB")) else None,
         lambda: last_activity(host, port) if servers else float("inf"),
         time.monotonic,
         threading.Event().wait,

@@ -64,14 +64,15 @@ class ObjectServer:
         """
         self._send("DELETE", item, {"propagationPolicy": propagation, "preconditions": {"uid": uid}})
 
-    def patch(self, item: RemovableObject, change: dict[str, Any]) -> None:
-        """Change fields of an object (a JSON merge patch), unless the object is gone.
+    def patch(self, item: RemovableObject, change: dict[str, Any], subresource: str = "") -> bool:
+        """Change fields of an object or its subresource (a JSON merge patch); return False if the object is gone.
 
         Raises:
             ApiFailure: the API server refuses.
             OSError, HTTPException: the API server does not answer.
         """
-        self._send("PATCH", item, change)
+        target = item._replace(name=f"{item.name}/{subresource}") if subresource else item
+        return self._send("PATCH", target, change).body is not None
 
     def _send(self, method: str, item: RemovableObject, body: dict[str, Any] | None) -> Answer:
         context = ssl.create_default_context(cafile=_AUTHORITY)

@@ -48,8 +48,8 @@
 {{- if and (kindIs "map" .Values.run) (not $programs) }}{{ fail "run: a run needs a job with a program" }}{{ end }}
 {{- with (.Values.run).success }}{{ $parts := splitn "/" 2 . }}{{ $count := get $tasksOf $parts._0 | default 0 | int }}
   {{- if not (or (hasKey $tasksOf .) (and (regexMatch "^(0|[1-9][0-9]*)$" (toString $parts._1)) (lt (int $parts._1) $count))) }}{{ fail (printf "run.success: %q names no program" .) }}{{ end }}{{ end }}
-{{- $limits := dict }}{{ range $name, $key := dict "TFK8S_MAX_DURATION" "max_duration" "TFK8S_IDLE" "idle" }}
-  {{- with get $.Values $key }}{{ $_ := set $limits $name (include "tfk8s.seconds" .) }}{{ end }}{{ end }}
+{{- $idle := dict "remove" .Values.idle }}{{ if kindIs "map" .Values.idle }}{{ $idle = .Values.idle }}{{ end }}{{ $limits := dict }}{{ range $name, $value := dict "TFK8S_MAX_DURATION" .Values.max_duration "TFK8S_IDLE" (get $idle "remove") "TFK8S_SUSPEND" (get $idle "suspend") }}{{ with $value }}{{ $_ := set $limits $name (include "tfk8s.seconds" .) }}{{ end }}{{ end }}
+{{- with $limits.TFK8S_SUSPEND }}{{ with $limits.TFK8S_IDLE }}{{ if ge (int64 $limits.TFK8S_SUSPEND) (int64 .) }}{{ fail "idle: the cluster would be removed before it is suspended" }}{{ end }}{{ end }}{{ if $.Values.queue }}{{ fail "idle.suspend: a cluster in a queue can't be suspended" }}{{ end }}{{ end }}
 {{- $drained := list }}{{ range $jobs }}{{ if .drained }}{{ $drained = append $drained . }}{{ end }}{{ end }}{{ $watchesUse := or (hasKey .Values "idle") (gt (len $drained) 0) }}
 {{- $highest := 0 }}{{ $used := $ports }}{{ $pods := list .Values.pod }}{{ range $ports }}{{ $highest = max $highest . | int }}{{ end }}
 {{- range $jobs }}{{ $pods = append $pods .settings.pod }}{{ end }}

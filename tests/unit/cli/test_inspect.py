@@ -56,6 +56,7 @@ DOCUMENT = {
     "created": "2023-11-14T22:13:20Z",
     "removed_at": None,
     "idle": None,
+    "idle_suspend": None,
     "idle_since": None,
     "lease": None,
     "limits_problem": "",
@@ -115,26 +116,29 @@ def test_status_of_a_lost_cluster_has_the_reason(run: Run, backend: FakeBackend)
 
 
 BY_DURATION = "at 2023-11-14T23:13:20Z (max_duration)"
+REMOVES = "removes the cluster"
 BY_IDLE = "after 30m without a session and a script (idle)"
 
 
 @pytest.mark.parametrize(
     ("limits", "idle_since", "text"),
     [
-        (Limits(3600, None), None, BY_DURATION),
-        (Limits(900, None), None, "at 2023-11-14T22:28:20Z (max_duration), in 9m48s"),
-        (Limits(3600, 1800), None, f"{BY_DURATION}, or {BY_IDLE}"),
-        (Limits(None, 1800), CREATED + 300, f"{BY_IDLE}, 12s so far"),
-        (Limits(None, None, 900), None, "after its `run` has been gone for 15m (lease)"),
-        (Limits(None, None, 0), None, "when its `run` is gone (lease)"),
+        (Limits(3600, None), None, f"removes the cluster {BY_DURATION}"),
+        (Limits(900, None), None, "removes the cluster at 2023-11-14T22:28:20Z (max_duration), in 9m48s"),
+        (Limits(3600, 1800), None, f"removes the cluster {BY_DURATION}, or {BY_IDLE}"),
+        (Limits(None, 1800), CREATED + 300, f"removes the cluster {BY_IDLE}, 12s so far"),
+        (Limits(None, None, 900), None, "removes the cluster after its `run` has been gone for 15m (lease)"),
+        (Limits(None, None, 0), None, "removes the cluster when its `run` is gone (lease)"),
+        (Limits(None, None, None, 1800), None, f"suspends the cluster {BY_IDLE}"),
+        (Limits(3600, None, None, 1800), None, f"suspends the cluster {BY_IDLE}, and {REMOVES} {BY_DURATION}"),
     ],
 )
-def test_status_says_when_the_cluster_is_removed(
+def test_status_says_when_the_cluster_is_suspended_and_removed(
     run: Run, backend: FakeBackend, limits: Limits, idle_since: float | None, text: str
 ) -> None:
     backend.updates = [lambda status: dataclasses.replace(status, limits=limits, idle_since=idle_since)]
     _, out, _ = run("status", "mnist")
-    assert out.splitlines()[2:5] == ["", f"tfk8s removes the cluster {text}", ""]
+    assert out.splitlines()[2:5] == ["", f"tfk8s {text}", ""]
 
 
 @pytest.mark.parametrize(
@@ -144,6 +148,7 @@ def test_status_says_when_the_cluster_is_removed(
         (Limits(300, None), "Job a has no pod: why", "max_duration is not kept: Job a has no pod: why"),
         (Limits(None, None, 900), "Job a has no pod: why", "lease is not kept: Job a has no pod: why"),
         (Limits(None, None), "Job a has no pod: why", "drain: idle is not kept: Job a has no pod: why"),
+        (Limits(None, 60, None, 30), "Job a has no pod: why", "idle is not kept: Job a has no pod: why"),
         (Limits(3600, 60), "Job a has no pod: why", "max_duration and idle are not kept: Job a has no pod: why"),
     ],
 )

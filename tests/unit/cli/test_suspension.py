@@ -102,7 +102,7 @@ def test_status_and_ls_say_since_when_and_by_whom(run: Run, backend: FakeBackend
     assert run("ls")[1].splitlines()[1].split()[:3] == ["mnist", "Suspended", "0/3"]
     document = json.loads(run("status", "-o", "json", "mnist")[1])
     assert document["phase"] == "Suspended"
-    assert document["suspended"] == {"since": "2023-11-14T22:13:20Z", "by": "jo"}
+    assert document["suspended"] == {"since": "2023-11-14T22:13:20Z", "by": "jo", "idle": None}
 
 
 def test_wait_ends(run: Run, backend: FakeBackend) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from job_files import job_file
 from tfk8s import polling
 from tfk8s.cluster import program_run
 from tfk8s.cluster.program_run import wait_for_programs
+from tfk8s.core.lifetime import Suspension
 from tfk8s.core.programs import Program
 from tfk8s.core.spec import Job
 from tfk8s.core.status import Phase
@@ -48,6 +50,18 @@ def test_the_wait_for_programs_has_no_limit_during_a_pull(monkeypatch: pytest.Mo
     monkeypatch.setattr(polling, "wait_until", note_limit)
     assert wait_for_programs(backend, "mnist").exit_code == 0
     assert limits == [math.inf]
+
+
+def test_a_suspension_changes_no_result_of_a_run() -> None:
+    backend = FakeBackend(job_file("mnist", Job(name="worker", program=Program(("a",))), Job(name="ps")))
+    backend.updates = [change("worker/0", phase=Phase.SUCCEEDED, exit_code=0)]
+    backend.observe("mnist")
+    wish = Suspension(1_700_000_000.0, "tfk8s", idle=1800.0)
+    backend.updates = [lambda status: replace(status, suspended=wish, reason="it is suspended")]
+    assert wait_for_programs(backend, "mnist").exit_code == 0
+    backend.updates = [change("worker/0", phase=Phase.SUSPENDED, exit_code=None)]
+    with pytest.raises(ClusterError, match="it is suspended"):
+        wait_for_programs(backend, "mnist")
 
 
 PROGRAM = Program(("train.py",))

@@ -33,7 +33,28 @@ def test_a_lease_lasts_for_a_sleep_of_its_length_between_two_renewals() -> None:
     assert LEASE.seconds_to_wait(0, 0, 1000) == 20
 
 
+SLEEP = Limits(max_duration=None, idle=7 * 86400, suspend=1800)
+
+
+@pytest.mark.parametrize(
+    ("limits", "quiet", "sleeps"),
+    [(SLEEP, 1799, False), (SLEEP, 1800, True), (SLEEP._replace(idle=None), 1e9, True), (LIMITS, 1e9, False),
+     (SLEEP._replace(lease=900), 1e9, False)],
+)  # fmt: skip
+def test_idleness_suspends_before_it_removes(limits: Limits, quiet: float, sleeps: bool) -> None:
+    assert limits.is_sleep_due(quiet) is sleeps
+    assert SLEEP.why_over(1e9, quiet) == ("" if quiet < 1e9 else "after 7d without a session and a script (idle)")
+
+
+def test_the_first_limit_of_idleness() -> None:
+    assert (LIMITS.first_idle, SLEEP.first_idle, NO_LIMITS.first_idle) == (1800, 1800, None)
+    assert (LIMITS.watch_use, SLEEP._replace(idle=None).watch_use, NO_LIMITS.watch_use) == (True, True, False)
+
+
 LOOKS = [
+    (SLEEP, 0, 1790, 10),
+    (SLEEP, 0, 1801, 60),  # suspended
+    (SLEEP, 0, 7 * 86400 - 5, 5),
     (LIMITS, 0, 0, 60),  # a tenth of `idle` is more
     (LIMITS, 0, 1790, 10),
     (LIMITS, 28795, 0, 5),

@@ -100,6 +100,7 @@ def test_all_checks_of_kubernetes_pass(monkeypatch: pytest.MonkeyPatch) -> None:
         ("permissions: submit", 'all, in namespace "team"'),
         ("permissions: down", 'all, in namespace "team"'),
         ("permissions: max_duration, idle, drain: idle", 'all, in namespace "team"'),
+        ("permissions: suspension while idle", 'all, in namespace "team"'),
         ("permissions: programs", 'all, in namespace "team"'),
         ("permissions: claims", 'all, in namespace "team"'),
         ("permissions: gangs", 'all, in namespace "team"'),

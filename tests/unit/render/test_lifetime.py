@@ -7,7 +7,9 @@ from job_files import EVERYTHING, job_file
 
 from tfk8s import render
 from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.core.job_file.mappings import IdleLimits
 from tfk8s.core.lifetime import RemovableObject, removable_objects
+from tfk8s.core.programs import Program
 from tfk8s.core.spec import Job
 from tfk8s.core.storage.volumes import Volume
 from tfk8s.jobfile.loader import loads
@@ -84,6 +86,29 @@ def test_a_drain_while_idle_lets_the_job_patch_the_budgets_that_block() -> None:
     assert budgets == [None, None, 1]  # the Job alone sets the first two, so that `up` and Helm leave them
     variables = job(objects)["spec"]["template"]["spec"]["containers"][0]["env"]
     assert {"name": "TFK8S_DRAIN", "value": "chief,ps"} in variables
+
+
+def test_a_suspension_while_idle_patches_numbers_and_jobs_but_no_statefulset() -> None:
+    worker = Job(name="worker", program=Program(("a",)))
+    idle = IdleLimits(suspend=60, remove=120)
+    objects = render.objects(job_file("demo", Job(name="ps"), worker, image="tf:1", idle=idle))
+    made = job(objects)
+    more = [rule for rule in the("Role", objects)["rules"] if "patch" in rule["verbs"]]
+    assert [(rule["resources"], rule["resourceNames"], rule["verbs"]) for rule in more] == [
+        (["jobs"], [made["metadata"]["name"]], ["get", "patch"]),
+        (["jobs"], ["demo-worker"], ["patch"]),
+        (["statefulsets/scale"], ["demo-ps"], ["patch"]),
+    ]
+    assert made["metadata"]["annotations"] == {"tfk8s.dev/idle": "120", "tfk8s.dev/idle-suspend": "60"}
+    variables = {item["name"]: item for item in made["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert variables["TFK8S_SUSPEND"]["value"] == "60"
+    own = variables["TFK8S_LIFETIME_JOB"]["valueFrom"]["fieldRef"]["fieldPath"]
+    assert own == "metadata.labels['batch.kubernetes.io/job-name']"
+
+
+def test_idle_with_a_removal_alone_changes_nothing() -> None:
+    text = "apiVersion: tfk8s.dev/v1\nname: demo\nimage: tf:1\njobs: {a: 1}\nidle: "
+    assert loads(f"{text}{{remove: 1h}}", "job.yaml") == loads(f"{text}1h", "job.yaml")
 
 
 def test_drains_are_allowed_without_a_budget() -> None:

@@ -71,7 +71,8 @@ class PretendedCluster:
 
     def keep(self, limits: Limits, objects: Sequence[RemovableObject] = OBJECTS, drained: Sequence[str] = ()) -> str:
         budgets = Budgets(self, disruption_budgets("demo", drained))  # type: ignore[arg-type]
-        return Keeper(self, objects, limits, budgets, self.ask, self.clock, self.sleep).run()  # type: ignore[arg-type]
+        keeper = Keeper(self, objects, limits, budgets, None, self.ask, self.clock, self.sleep)  # type: ignore[arg-type]
+        return keeper.run()
 
 
 @pytest.fixture

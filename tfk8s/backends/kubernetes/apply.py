@@ -58,11 +58,12 @@ def apply(
         NamespaceTerminating: the namespace is being deleted.
     """
     before = [client.find(paths.path(item, namespace)) for item in objects]
-    wish = suspension.read(filter(None, before))
+    obsolete = ownership.obsolete(client, namespace, name, objects)
+    wish = suspension.read([*filter(None, before), *obsolete])
     before = [item and suspension.awake(item, wish) for item in before]
     for item, existing in zip(objects, before, strict=True):
         ownership.require_own(item, existing)
-    obsolete = ownership.obsolete(client, namespace, name, objects) + gangs.obsolete(name, before, objects)
+    obsolete += gangs.obsolete(name, before, objects)
     by_helm = next(filter(None, map(helm.refusal, filter(None, before))), None)
     refusal = (
         by_helm
@@ -85,9 +86,9 @@ def apply(
     pairs = [*zip(before, after, strict=True), *((old, None) for old in obsolete)]
     restarted = [(old, new) for old, new in pairs if old and new and _template(old) != _template(new)]
     if not dry_run:
+        if wish:  # which an obsolete Job may have
+            suspend.finish_resume(client, [*after, *filter(lifetime.is_lifetime, obsolete)])
         _delete(client, namespace, obsolete)
-        if wish:
-            suspend.finish_resume(client, filter(manifests.has_tasks, after))
         recreate_pods(client, namespace, name, [new for _, new in restarted])
         program_archives.delete_obsolete(client, namespace, name, [old for old, _ in pairs], after)
     return Plan(

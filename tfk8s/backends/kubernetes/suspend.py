@@ -2,7 +2,7 @@
 
 An annotation of one workload, the master's, records the wish with the numbers of tasks before anything else changes,
 and goes after all else. So the next `suspend`, `resume`, `up` or `down` finishes what a command that was killed has
-left half-done.
+left half-done. The Job that keeps `idle` does the same with an annotation of its own (`task.idle_suspension`).
 """
 
 from __future__ import annotations
@@ -80,32 +80,29 @@ def _is_left(pod: Object) -> bool:
 
 
 def resume(client: Client, cluster: DeployedCluster) -> bool:
-    """Start the tasks of a cluster again if it is suspended; return whether it was.
-
-    Raises:
-        InvalidInput: Helm installed the cluster.
-    """
+    """Start the tasks of a cluster again if it is suspended; return whether it was."""
     if cluster.suspended is None:
         return False
-    for item in cluster.workloads.values():
-        helm.require_other(item)
-        if item["kind"] == "StatefulSet":  # by force: the number belongs to `up` again, whoever has suspended it
+    for item in (item for item in cluster.workloads.values() if item["kind"] == "StatefulSet"):
+        if helm.refusal(item):  # `idle` has suspended it, and all but the number stays Helm's
+            _patch(client, item, {"spec": {"replicas": manifests.task_count(item)}})
+        else:  # by force: the number belongs to `up` again, whoever has suspended it
             client.apply(paths.path(item, cluster.namespace), manifests.scaled(item, {}), force=True)
-    finish_resume(client, cluster.workloads.values())
+    finish_resume(client, [*cluster.workloads.values(), *cluster.other_jobs])
     return True
 
 
-def finish_resume(client: Client, workloads: Iterable[Object]) -> None:
+def finish_resume(client: Client, objects: Iterable[Object]) -> None:
     """Resume the Jobs of programs, and then take back the wish that their cluster is suspended.
 
     Args:
-        workloads: the cluster's. Its StatefulSets have their numbers of tasks again.
+        objects: the cluster's workloads and Jobs. Its StatefulSets have their numbers of tasks again.
     """
-    workloads = list(workloads)
-    for item in workloads:
+    objects = list(objects)
+    for item in objects:
         if manifests.is_program(item) and item["spec"].get("suspend") and program_status.end(item) is None:
             _patch(client, item, {"spec": {"suspend": False}})
-    for item in workloads:
+    for item in objects:
         if SUSPENDED in item["metadata"].get("annotations", {}):
             _patch(client, item, _annotation(None))
 

@@ -9,7 +9,7 @@ supervisor.log   the supervisor's output
 scripts.log      the fork server's output
 data/            the state of tf.data's dispatcher
 events.log       the phases of the tasks; likewise
-end.txt          the limit at which the supervisor ended the cluster
+end.txt          the limit at which the supervisor ended the cluster, or has suspended it
 suspended.json   the Suspension, until `resume`
 """
 
@@ -206,6 +206,10 @@ class Folder:
         """Record the limit at which the cluster ended, unless the disk is full."""
         with contextlib.suppress(OSError):
             (self.path / "end.txt").write_text(reason)
+
+    def forget_end(self) -> None:
+        """Remove the record of an end, before the cluster starts again."""
+        (self.path / "end.txt").unlink(missing_ok=True)
 
     def end(self) -> str:
         """Return the limit at which the cluster ended, as the end of a sentence; "" if none was reached."""

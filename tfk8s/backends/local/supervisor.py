@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tfk8s.backends import interpreter
 from tfk8s.backends.local import task_processes
-from tfk8s.backends.local.lifetime import LocalLifetime, OutsideConnections
+from tfk8s.backends.local.lifetime import LocalLifetime, OutsideConnections, watch_folder
 from tfk8s.backends.local.loopback import ports
 from tfk8s.backends.local.loopback.start import listening
 from tfk8s.backends.local.loopback.watch import PortWatch
@@ -25,7 +25,7 @@ from tfk8s.backends.local.programs.run import ProgramRun
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, TaskRecord, relocate
 from tfk8s.backends.local.script_processes import RUNNER, ScriptRunner
 from tfk8s.backends.local.state import Folder
-from tfk8s.backends.local.supervision import lease, requests
+from tfk8s.backends.local.supervision import lease, requests, suspended_file
 from tfk8s.backends.local.supervision.history import HistoryKeeper
 from tfk8s.backends.local.supervision.lease import RunLease
 from tfk8s.backends.local.supervision.listener import RequestListener
@@ -42,7 +42,6 @@ from tfk8s.task import activity, server
 from tfk8s.task.config import TaskConfig
 
 _REFUSED_AT_END = (requests.Restart, requests.Scale, requests.RunScript, requests.Hold)
-_FOLDER_INTERVAL = 2.0  # between two looks at the cluster's folder
 
 
 class Supervisor:
@@ -68,7 +67,7 @@ class Supervisor:
         self._folder = folder
         self._ends_itself = self._is_stopping = False
         self._stopping: list[socket.socket] = []
-        self._lifetime = LocalLifetime(self._loop, limits, record.created, self._is_used, self._end)
+        self._lifetime = LocalLifetime(self._loop, limits, record.created, self._is_used, self._end, self._suspend)
         self._outside = OutsideConnections()
         self.lease = RunLease(self._loop, self._end)
         self._listener = RequestListener(self._loop, folder.control, self._answer)
@@ -96,7 +95,7 @@ class Supervisor:
             server_process.start()
         self._run.start()
         self._lifetime.start()
-        self._check_folder()
+        watch_folder(self._loop, self._folder, self._end)
         self._loop.run()
         if self._ends_itself:
             processes.kill_marked(CLUSTER_ID_VARIABLE, self._record.id)
@@ -250,16 +249,12 @@ class Supervisor:
         ports = {task.settings.config.port for task in self._servers}
         return self._outside.exist(activity.read_tables(), ports, [task.pid for task in self._servers if task.pid])
 
-    def _check_folder(self) -> None:
-        """End a cluster whose folder somebody has removed or damaged: no command finds that cluster."""
-        try:
-            is_own = self._folder.supervisor() == os.getpid()
-        except OSError:  # for a moment, such as without a free descriptor
-            is_own = True
-        if is_own:
-            self._loop.after(_FOLDER_INTERVAL, self._check_folder)
-        else:
-            self._end("because its folder was removed or damaged")
+    def _suspend(self, idle: float) -> bool:
+        """Suspend the idle cluster, unless its programs have ended or a `run` will remove it; return whether it is."""
+        may_suspend = not self._programs and not self.lease.holders
+        if reason := suspended_file.write_idle(self._folder, idle) if may_suspend else "":
+            self._end(reason)
+        return bool(reason)
 
     def _end(self, reason: str) -> None:
         self._ends_itself = True

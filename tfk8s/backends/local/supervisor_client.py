@@ -135,7 +135,8 @@ def gone_error(folder: state.Folder) -> SupervisorGone:
     name = folder.path.name
     if suspension := suspended_file.read(folder):
         return SupervisorGone(suspended.why_unusable(name, suspension), help=f"tfk8s resume --local {name}")
-    if reason := folder.end():
+    ended = suspended_file.end(folder)
+    if reason := ended.reason if ended else folder.end():
         return SupervisorGone(
             f'cluster "{name}" has ended {reason}',
             help=f"tfk8s up --local FILE starts it again, tfk8s down --local {name} removes its logs",

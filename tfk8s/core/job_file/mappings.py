@@ -17,6 +17,19 @@ class EnvSource:
     key: str = key("DATA_KEY", "The key in the Secret or ConfigMap.", "password", required=True)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleLimits:
+    """The times without a session and a session script after which the cluster is suspended, and removed."""
+
+    suspend: int | None = key(
+        "DURATION", "The time after which the cluster is suspended, as by `tfk8s suspend`.", "30m", 1800
+    )
+    remove: int | None = key(
+        "DURATION", "The time after which the cluster is removed. It counts on while the cluster is suspended.",
+        "7d", 604800,
+    )  # fmt: skip
+
+
 # Environment variables by name. On this machine, a variable with a source keeps the value that `up` inherited.
 Env = Mapping[str, str | EnvSource]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from tfk8s import render
 from tfk8s.backends.kubernetes import apply, suspend
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.workloads import deployed, suspension
-from tfk8s.core.lifetime import SUSPENDED
+from tfk8s.core.job_file.mappings import IdleLimits
+from tfk8s.core.lifetime import SUSPENDED, Suspension
 from tfk8s.core.programs import Program
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import ClusterError, InvalidInput
@@ -39,8 +41,7 @@ class Store:
         for item in objects:
             item["metadata"] |= {"uid": item["metadata"]["name"], "namespace": "ns"}
         self.objects = {paths.path(item, "ns"): item for item in objects}
-        self.writes_left = 1000
-        self.forced: list[str] = []
+        self.writes_left, self.applies = 1000, True
 
     @property
     def client(self) -> Any:
@@ -61,6 +62,11 @@ class Store:
     def cluster(self) -> deployed.DeployedCluster:
         return deployed.describe(list(filter(manifests.has_tasks, self.objects.values())))
 
+    @property
+    def whole_cluster(self) -> deployed.DeployedCluster:
+        kinds = ("StatefulSet", "Job")
+        return deployed.describe([item for item in self.objects.values() if item["kind"] in kinds])
+
     def find(self, path: str) -> Object | None:
         return copy.deepcopy(self.objects.get(path))
 
@@ -74,12 +80,15 @@ class Store:
         if method == "POST":  # a dry run of pods
             return {}
         self._write()
+        if method == "DELETE":
+            return self.objects.pop(path)
         item = self.objects[path]
         for part, change in body.items():
             _merge(item.setdefault(part, {}), change)
         return copy.deepcopy(item)
 
     def apply(self, path: str, item: Object, *, dry_run: bool = False, force: bool = False) -> Object:
+        assert self.applies
         before = self.objects.get(path, item)
         notes = {**before["metadata"].get("annotations", {}), **item["metadata"].get("annotations", {})}
         made = {**copy.deepcopy(item), "metadata": {**before["metadata"], **item["metadata"]}}
@@ -171,6 +180,47 @@ def test_a_suspension_is_no_change(job_file: JobFile) -> None:
     suspend.suspend(store.client, store.cluster, "jo")
     assert not apply.apply(store.client, "ns", "demo", render.objects(job_file, "ns"), dry_run=True)
     assert store.tasks == suspended_tasks(job_file)
+
+
+def idle(job_file: JobFile) -> Store:
+    """Return a cluster that the Job of its limits has suspended."""
+    store = Store(job_file)
+    wish = Suspension(1_700_000_000.0, "tfk8s", {"worker": 3, "ps": 2}, 1800.0)
+    for item in store.objects.values():
+        if item["kind"] == "StatefulSet":
+            item["spec"]["replicas"] = 0
+        elif manifests.is_program(item):
+            item["spec"]["suspend"] = True
+        elif item["kind"] == "Job":
+            item["metadata"]["annotations"][SUSPENDED] = wish.to_text()
+    return store
+
+
+@pytest.mark.parametrize("jobs", [SERVERS.jobs, PROGRAMS.jobs], ids=["servers", "programs"])
+@pytest.mark.parametrize("verb", ["resume", "up", "up with other limits"])
+def test_a_cluster_that_its_own_job_has_suspended_is_resumed(jobs: tuple[Job, ...], verb: str) -> None:
+    limits = IdleLimits(suspend=1800)
+    job_file = replace(SERVERS, jobs=jobs, idle=limits)
+    store, before = idle(job_file), Store(job_file).tasks
+    assert store.whole_cluster.suspended == Suspension(1_700_000_000.0, "tfk8s", {"worker": 3, "ps": 2}, 1800.0)
+    assert [str(task) for task in store.whole_cluster.tasks] == list(map(str, job_file))
+    assert not suspend.suspend(store.client, store.whole_cluster, "jo")
+    if verb == "resume":
+        assert suspend.resume(store.client, store.whole_cluster)
+    else:
+        other = replace(job_file, idle=limits if verb == "up" else 60)
+        apply.apply(store.client, "ns", "demo", render.objects(other, "ns"))
+    assert (store.tasks, store.whole_cluster.suspended) == (before, None)
+
+
+def test_a_cluster_of_helm_that_its_own_job_has_suspended_keeps_helms_fields() -> None:
+    job_file = replace(SERVERS, idle=IdleLimits(suspend=1800))
+    store = idle(job_file)
+    for item in store.objects.values():
+        item["metadata"]["labels"][manifests.MANAGED_BY] = "Helm"
+    store.applies = False
+    assert suspend.resume(store.client, store.whole_cluster)
+    assert (store.tasks, store.whole_cluster.suspended) == (Store(job_file).tasks, None)
 
 
 def test_a_cluster_in_a_queue_is_refused() -> None:

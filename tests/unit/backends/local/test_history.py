@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -10,12 +12,15 @@ from job_files import job_file
 
 from tfk8s.backends.history import index
 from tfk8s.backends.history.files import EntryFiles
-from tfk8s.backends.local import state
+from tfk8s.backends.local import cluster_status, state
 from tfk8s.backends.local.programs import cluster_suspension
 from tfk8s.backends.local.record import Record, make_record
 from tfk8s.backends.local.supervision import history, suspended_file
+from tfk8s.core.job_file.mappings import IdleLimits
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job
+from tfk8s.core.status import Phase
+from tfk8s.errors import ClusterError
 
 TASK = {"phase": "Ready", "restarts": 0, "exit_code": None, "reason": ""}
 Made = tuple[state.Folder, Record, EntryFiles]
@@ -62,6 +67,46 @@ def test_down_ends_the_entry_of_a_suspended_cluster(made: Made) -> None:
     history.remove(folder)
     row = entry.read().row
     assert (row.state, row.reason) == ("ended", "was removed by `tfk8s down`")
+
+
+@pytest.mark.parametrize(("idle", "reason", "limit"), [
+    (IdleLimits(suspend=60, remove=3600), "after 1h without a session and a script (idle)", 3600 - 60),
+    (None, "8h after its first `up` (max_duration)", 28800),
+])  # fmt: skip
+@pytest.mark.parametrize("finds", ["history", "down"])
+def test_a_suspended_cluster_ends_at_its_limits(
+    made: Made, monkeypatch: pytest.MonkeyPatch, idle: IdleLimits | None, reason: str, limit: float, finds: str
+) -> None:
+    folder, record, entry = made
+    record = dataclasses.replace(record, job_file=dataclasses.replace(record.job_file, max_duration=28800, idle=idle))
+    folder.replace(record)
+    suspended_file.write(folder, "tfk8s", 60.0)
+    assert cluster_status.status(folder, record).phase is Phase.SUSPENDED
+    begin = time.time()
+    monkeypatch.setattr(time, "time", lambda: begin + limit + 5)
+    status = cluster_status.status(folder, record)
+    assert (status.phase, status.suspended, status.reason) == (
+        Phase.FAILED, None, f'cluster "demo" has ended {reason}',
+    )  # fmt: skip
+    with pytest.raises(ClusterError, match="has ended"):
+        cluster_suspension.resume(folder, record)
+    history.complete_lost([entry]) if finds == "history" else history.remove(folder)
+    row = entry.read().row
+    assert (row.state, row.reason) == ("ended", f"has ended {reason}")
+    assert row.ended is not None
+    assert abs(row.ended - begin - limit) < 5
+
+
+def test_idle_does_not_count_in_a_suspension_without_a_time_until_the_suspension(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, record, _ = made
+    folder.replace(dataclasses.replace(record, job_file=dataclasses.replace(record.job_file, idle=60)))
+    suspended_file.write(folder, "jo")
+    begin = time.time()
+    monkeypatch.setattr(time, "time", lambda: begin + 1e6)
+    assert suspended_file.end(folder) is None
+    assert suspended_file.read(folder)
 
 
 def test_an_entry_with_the_logs_of_a_cluster_is_not_pruned(made: Made) -> None:

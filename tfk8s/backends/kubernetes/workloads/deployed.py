@@ -158,7 +158,7 @@ def describe(items: Sequence[Object]) -> DeployedCluster:
 
 def _describe(items: Sequence[Object]) -> DeployedCluster:
     workloads = [item for item in items if manifests.has_tasks(item)]
-    suspended = suspension.read(workloads)
+    suspended = suspension.read(items)
     workloads = [suspension.awake(item, suspended) for item in workloads]
     metadata, environment = workloads[0]["metadata"], containers.template_variables(workloads[0])
     by_job = {item["metadata"]["labels"][manifests.COMPONENT]: item for item in workloads}

@@ -14,7 +14,7 @@ from tfk8s.core import naming
 from tfk8s.core.lifetime import Limits
 from tfk8s.core.status import Phase
 from tfk8s.render import manifests
-from tfk8s.render.lifetime import COMPONENT, IDLE, LEASE, MAX_DURATION, QUOTA_ADVICE
+from tfk8s.render.lifetime import COMPONENT, IDLE, LEASE, MAX_DURATION, QUOTA_ADVICE, SUSPEND
 from tfk8s.render.pods import Object
 
 _KINDS = ("ServiceAccount", "Role", "RoleBinding", "Job")
@@ -88,7 +88,7 @@ def with_rights(jobs: Iterable[Object]) -> list[Object]:
 def limits(jobs: Iterable[Object]) -> Limits:
     """Return the limits of a cluster that has these Jobs."""
     annotations: dict[str, str] = next((job["metadata"].get("annotations", {}) for job in jobs if is_lifetime(job)), {})
-    names = (MAX_DURATION, IDLE, LEASE)
+    names = (MAX_DURATION, IDLE, LEASE, SUSPEND)
     return Limits(*(_seconds(annotations.get(name, "")) for name in names))
 
 

@@ -1,4 +1,4 @@
-"""The suspension of a cluster, as an annotation of its workloads says it."""
+"""The suspension of a cluster, as an annotation of a workload, or of the Job of its limits, says it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
 
-def read(workloads: Iterable[Object]) -> Suspension | None:
-    """Return since when and by whom the cluster of these workloads is suspended; None if it is not.
+def read(objects: Iterable[Object]) -> Suspension | None:
+    """Return since when and by whom the cluster of these workloads and Jobs is suspended; None if it is not.
+
+    A command leaves the wish on a workload, and the Job that keeps `idle` leaves the wish on itself.
 
     Raises:
         ClusterError: somebody else has written the annotation.
     """
-    for item in workloads:
+    for item in objects:
         metadata = item["metadata"]
         if text := metadata.get("annotations", {}).get(SUSPENDED):
             try:

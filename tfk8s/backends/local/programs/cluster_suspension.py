@@ -6,7 +6,6 @@ The wish is a file, which is written before the processes end, and removed after
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from tfk8s.backends.local import cluster_status, starting, state, supervisor_client
@@ -54,13 +53,14 @@ def resume(folder: state.Folder, record: Record) -> bool:
     """Start a cluster again if it is suspended; return whether it was.
 
     Raises:
-        InvalidInput: this machine can't run the cluster now, or its `max_duration` is over.
-        ClusterError: the cluster can't start, and stays suspended.
+        InvalidInput: this machine can't run the cluster now.
+        ClusterError: the cluster can't start, and stays suspended; or it has reached a limit.
     """
+    if suspended_file.end(folder):
+        raise supervisor_client.gone_error(folder)
     if suspended_file.read(folder) is None:
         return False
     if not folder.is_running():  # else an earlier `resume` was killed after the start
-        _require_time(record)
         starting.check_machine(record.job_file, record.python)
         starting.make_folders(record.job_file)
         with processes.signals_held():
@@ -80,17 +80,10 @@ def _require_run(found: ClusterStatus) -> None:
         )
 
 
-def _require_time(record: Record) -> None:
-    if reason := record.job_file.limits.why_over(time.time() - record.created, 0.0):
-        raise InvalidInput(
-            f'cluster "{record.name}" can\'t be resumed: it has ended {reason}',
-            help=f"tfk8s down --local {record.name} removes it; then tfk8s up --local FILE starts another",
-        )
-
-
 def _start(folder: state.Folder, record: Record) -> None:
     cluster_end.end(folder, _ENDED)
     folder.control.unlink(missing_ok=True)
+    folder.forget_end()  # of a supervisor that has suspended the cluster
     try:
         supervisor_client.start(folder, record)
     except BaseException:

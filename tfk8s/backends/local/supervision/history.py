@@ -11,6 +11,7 @@ from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.local.record import Record
 from tfk8s.backends.local.state import Folder, try_locked
 from tfk8s.backends.local.supervision import suspended_file
+from tfk8s.backends.local.supervision.suspended_file import End
 from tfk8s.core import naming, programs
 from tfk8s.core.history import redaction
 from tfk8s.core.history.entry import REMOVED
@@ -44,19 +45,27 @@ def remove(folder: Folder, reason: str = "") -> None:
         folder: the cluster's, whose processes have ended.
         reason: why the cluster ended, if its supervisor has not said so; "" if that was killed.
     """
-    entry = of(folder)
+    entry, ended = of(folder), suspended_file.end(folder)
     reason = reason or (REMOVED if suspended_file.read(folder) else "")
     folder.remove()
     if entry is not None:
         with files.unless_unwritable():
-            _complete(entry, reason)
+            _complete(entry, reason, ended)
 
 
-def _complete(entry: EntryFiles, reason: str = "") -> None:
+def _complete(entry: EntryFiles, reason: str = "", ended: End | None = None) -> None:
     """Add the end that is missing, and compress the logs of a cluster that is gone."""
-    writing.end(entry, reason or _LOST, lost=not reason, moment=None if reason else entry.last_time())
+    _end(entry, reason, ended)
     entry.pack()
     index.prune_daily()
+
+
+def _end(entry: EntryFiles, reason: str, ended: End | None) -> None:
+    """Add the end that is missing: at a limit that a suspended cluster has reached, now, or when it was last seen."""
+    if ended:
+        writing.end(entry, f"has ended {ended.reason}", moment=ended.moment)
+    else:
+        writing.end(entry, reason or _LOST, lost=not reason, moment=None if reason else entry.last_time())
 
 
 def complete_lost(entries: Iterable[EntryFiles]) -> None:
@@ -71,7 +80,7 @@ def complete_lost(entries: Iterable[EntryFiles]) -> None:
             if of(folder) != entry:
                 _complete(entry)
             elif folder.supervisor() is None and suspended_file.read(folder) is None:
-                writing.end(entry, _LOST, lost=True, moment=entry.last_time())
+                _end(entry, "", suspended_file.end(folder))
 
 
 class LocalHistory:

@@ -78,7 +78,7 @@ def test_forbidden_in_all_namespaces_names_a_cluster_role() -> None:
     [
         ("endpoints", "", "endpoints", "tfk8s-patch-endpoints"),
         ("leases", "coordination.k8s.io", "leases.coordination.k8s.io", "tfk8s-patch-leases-coordination-k8s-io"),
-        ("statefulsets/scale", "apps", "statefulsets.apps/scale", "tfk8s-patch-statefulsets-apps-scale"),
+        ("deployments/scale", "apps", "deployments.apps/scale", "tfk8s-patch-deployments-apps-scale"),
     ],
 )
 def test_in_a_namespace_a_role_is_enough(user: str, name: str, resource: str, group: str, kind: str, role: str) -> None:

@@ -13,6 +13,7 @@ from tfk8s.backends.kubernetes import apply
 from tfk8s.backends.kubernetes.api_server import errors
 from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
 from tfk8s.backends.kubernetes.workloads import deployed, lifetime
+from tfk8s.core.job_file.mappings import IdleLimits
 from tfk8s.core.lifetime import NO_LIMITS, RENEWED, Limits
 from tfk8s.core.plan import Action
 from tfk8s.errors import NoSuchCluster
@@ -134,6 +135,8 @@ def test_limits_of_a_cluster(store: ObjectStore) -> None:
     assert lifetime.limits([]) == NO_LIMITS
     store.up(lease=900)
     assert lifetime.limits([store.job()]) == Limits(None, None, 900)
+    store.up(idle=IdleLimits(suspend=60))
+    assert lifetime.limits([store.job()]) == Limits(None, None, None, 60)
 
 
 def test_a_renewal_is_no_change(store: ObjectStore) -> None:
