@@ -217,7 +217,7 @@ class Shared(Protocol):
 
 
 class History(Protocol):
-    """Finds the entries of clusters in the record."""
+    """Finds the entries of clusters in the history."""
 
     def find(self, name: str) -> EntryFiles | None:
         """Return the entry of a cluster that has not ended; None if there is none."""

@@ -13,14 +13,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from job_files import job_file
 
 from tfk8s.backends.history import files, git, index, writing
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.own_folder import try_lock
 from tfk8s.core.history.entry import Row
-from tfk8s.core.resources import Resources
+from tfk8s.core.status import Phase, TaskStatus
 from tfk8s.errors import InvalidInput, WaitTimeout
 from tfk8s.jobfile.loader import loads
+from tfk8s.testing import FakeBackend
 
 JOB_FILE = loads("apiVersion: tfk8s.dev/v1\nname: mnist\njobs: {worker: {cpu: 2}}\n", "job.yaml")
 
@@ -49,14 +51,13 @@ def test_fields_named_env_are_no_variables(home: Path, field: str) -> None:
 
 def test_an_entry_of_ten_thousand_failed_tasks_is_read_back(home: Path) -> None:
     entry = begin()
-    tasks = [
-        {
-            "task": f"worker/{index}", "phase": "Failed", "restarts": 3, "exit_code": 1, "reason": "\N{SNOWMAN}" * 2000,
-            "progress": "",
-        }
-        for index in range(10_000)
-    ]  # fmt: skip
-    writing.add_tasks(entry, tasks, "", 1, "all failed", writing.amounts(Resources()))
+    worker, reason = job_file(worker=10_000), "\N{SNOWMAN}" * 2000
+    tasks = tuple(
+        TaskStatus(task=task, phase=Phase.FAILED, address="", restarts=3, exit_code=1, reason=reason, is_program=True)
+        for task in worker
+    )
+    status = FakeBackend(worker).statuses["mnist"]
+    writing.add_status(entry, dataclasses.replace(status, tasks=tasks, success=(tasks[0].task,)))
     writing.end(entry, "done")
     found = entry.read()
     assert (len(found.tasks), found.row.exit_code, found.row.state) == (10_000, 1, "ended")

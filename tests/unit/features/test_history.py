@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from fakes.command_line import NOW, Run
 
 from tfk8s.backends.history import files, index, writing
 from tfk8s.backends.history.files import EntryFiles
+from tfk8s.core.progress import StepProgress
 from tfk8s.core.resources import named
 from tfk8s.jobfile.loader import loads
-from tfk8s.testing import FakeBackend
+from tfk8s.testing import FakeBackend, change
 
 pytest_plugins = ("fakes.command_line",)
 STARTED = NOW - 312
@@ -27,8 +29,10 @@ def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EntryFiles:
     made = writing.begin("mnist", writing.HERE, job_file, STARTED)
     token = writing.begin_command(made, "submit", ["train.py", "--token", "abc"], Path("/home/ada"), moment=STARTED)
     writing.end_command(made, token, 3, "worker/1 is gone\nand more", [], ("c0ffee0123456789-dirty", "https://a@h/x"))
-    task = {"task": "worker/0", "phase": "Ready", "restarts": 1, "exit_code": None, "reason": "", "progress": ""}
-    writing.add_tasks(made, [task], "3/4 (75%), loss=0.5", None, "", writing.amounts(named(job_file)))
+    status = FakeBackend(job_file).statuses["mnist"]
+    said = StepProgress(step=3, total=4, metrics={"loss": "0.5"})
+    status = change("worker/0", restarts=1, progress=said)(status)
+    writing.add_status(made, dataclasses.replace(status, requests=named(job_file)))
     writing.end(made, "was removed by `tfk8s down`", moment=STARTED + 72)
     made.write_log("worker-0", ["2026-11-22T10:17:03.120395Z 0 one", "2026-11-22T10:17:04.120395Z 1 two"])
     made.write_log("worker-1", ["2026-11-22T10:17:03.120395Z 0 three"])

@@ -1,4 +1,4 @@
-"""The record of what ran, in files of this user: `.history` in the state folder, a name that no cluster can have.
+"""The history of what ran, in files of this user: `.history` in the state folder, a name that no cluster can have.
 
 index.jsonl         a row for each entry; the last row of an entry holds
 NAME/NUMBER/        an entry: its facts and, in its own files, all that is bulk

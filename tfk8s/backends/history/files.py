@@ -1,4 +1,4 @@
-"""The files of one entry of the record.
+"""The files of one entry of the history.
 
 facts.jsonl         a JSON object a line: the start, each command, the tasks, the end
 live/               logs, progress and events.log of a cluster on this machine, as the supervisor writes them
@@ -39,10 +39,10 @@ _LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
 def root() -> Path:
-    """Return the folder of the record, which may not exist.
+    """Return the folder of the history, which may not exist.
 
     Raises:
-        ClusterError, OSError: this user has no home folder, or others may write to the record.
+        ClusterError, OSError: this user has no home folder, or others may write to the history.
     """
     path = unchecked_root() / ".history"
     if path.exists():
@@ -58,7 +58,7 @@ def made_root() -> Path:
 
 @contextlib.contextmanager
 def unless_unwritable() -> Iterator[None]:
-    """In a `with`, warn of what keeps the record from being written. The command goes on without, also after a bug."""
+    """In a `with`, warn of what keeps the history from being written. The command goes on without, also after a bug."""
     try:
         yield
     except Exception as error:
@@ -67,7 +67,7 @@ def unless_unwritable() -> Iterator[None]:
 
 @functools.cache
 def _warn(reason: str) -> None:
-    """Warn of a reason, once: a command writes to the record several times."""
+    """Warn of a reason, once: a command writes to the history several times."""
     log.warning("the history is not complete: %s", reason)
 
 

@@ -1,4 +1,4 @@
-"""The index of the record: a row a line, so that `history` reads no entry. The last row of an entry holds."""
+"""The index of the history: a row a line, so that `history` reads no entry. The last row of an entry holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of the record's files: a kill may tear the last one, and a reader takes no more than a limit."""
+"""Lines of the history's files: a kill may tear the last one, and a reader takes no more than a limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The writer of the record: an entry's start, its commands, what was seen of its tasks, and its end."""
+"""The writer of the history: an entry's start, its commands, what was seen of its tasks, and its end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import getpass
 import json
 import os
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.core.history import redaction
 from tfk8s.core.history.entry import MAX_LINE, MAX_TEXT
-from tfk8s.core.price.rates import Price
-from tfk8s.core.resources import CPU, MEMORY, Resources, named
+from tfk8s.core.price.rates import Price, Rates
+from tfk8s.core.resources import CPU, MEMORY, NOTHING, Resources, named
 from tfk8s.core.spec import JobFile
+from tfk8s.core.status import ClusterStatus
 
 HERE = "this machine"  # the location of local clusters
 
@@ -34,7 +35,7 @@ def begin(
         price: of its tasks.
 
     Raises:
-        OSError, Tfk8sError: the record can't be written.
+        OSError, Tfk8sError: the history can't be written.
     """
     entry = files.make(name)
     plain = redaction.job_file(job_file_to_dict(job_file)) if job_file else {}
@@ -63,7 +64,7 @@ def lose(name: str, location: str, reason: str) -> None:
 
 
 def digest(plain: Any) -> str:
-    """Return the SHA-256 of a job file as the record has it: that of values of variables could be guessed from it."""
+    """Return the SHA-256 of a job file as the history has it: that of values of variables could be guessed from it."""
     import hashlib  # 3 ms, which a supervisor does without
 
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
@@ -113,23 +114,27 @@ def end_command(
         index.refresh(entry)
 
 
-def add_tasks(
-    entry: EntryFiles, tasks: Sequence[dict[str, Any]], progress: str, exit_code: int | None, reason: str,
-    requests: Mapping[str, Any],
-) -> None:  # fmt: skip
-    """Add the tasks as they are now.
+def add_status(entry: EntryFiles, status: ClusterStatus, rates: Rates | None = None) -> None:
+    """Add the tasks as a status has them, the result of the run of programs, and what the cluster requests now.
 
     Args:
-        tasks: each with task, phase, restarts, exit_code, reason, progress.
-        progress: the cluster's.
-        exit_code, reason: of the run of programs, if it has ended, and of its failure.
-        requests: the `amounts` of all tasks.
+        status: the cluster's. A suspended cluster requests nothing.
+        rates: those of its place.
     """
-    most = min(MAX_TEXT, MAX_LINE // 8 // max(1, len(tasks)))  # characters of up to four bytes
-    cleaned = [{**task, "reason": redaction.text(task["reason"])[:most]} for task in tasks]
+    most = min(MAX_TEXT, MAX_LINE // 8 // max(1, len(status.tasks)))  # characters of up to four bytes
+    tasks = [
+        {
+            "task": str(task.task), "phase": task.phase, "restarts": task.restarts, "exit_code": task.exit_code,
+            "reason": redaction.text(task.reason)[:most], "progress": str(task.progress or ""),
+        }
+        for task in status.tasks
+    ]  # fmt: skip
+    failed = status.failed_program
+    reason = redaction.text(f"{failed.task} {failed.reason}")[:MAX_TEXT] if failed else ""
+    requests, billed = (NOTHING, NOTHING) if status.suspended else (status.requests, status.billed)
     entry.add(
-        "tasks", tasks=cleaned, progress=progress, exit_code=exit_code, reason=redaction.text(reason)[:MAX_TEXT],
-        requests=requests,
+        "tasks", tasks=tasks, progress=str(status.progress or ""), exit_code=status.exit_code, reason=reason,
+        requests=amounts(requests, rates.price(billed) if rates else None),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The record of clusters on Kubernetes: commands write it, into the user's state folder."""
+"""The history of clusters on Kubernetes: commands write it, into the user's state folder."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tfk8s.backends.kubernetes.pods.total_requests import billed_jobs
 from tfk8s.concurrency import map_parallel
 from tfk8s.core.history import redaction
 from tfk8s.core.history.entry import REMOVED
-from tfk8s.core.price.rates import Price, Rates
+from tfk8s.core.price.rates import Rates
 from tfk8s.core.progress import latest
-from tfk8s.core.resources import NOTHING, Resources, named
+from tfk8s.core.resources import named
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import JobFile
 from tfk8s.core.status import ClusterStatus, TaskStatus
@@ -60,7 +60,8 @@ class PodHistory:
         if is_new:
             writing.lose(name, self._location(name), _UNSEEN)
         entry = self.find(name)
-        price = self._price(name, billed_jobs(job_file)) if job_file else None
+        rates = self._rates(name) if job_file else None
+        price = rates.price(billed_jobs(job_file)) if job_file and rates else None
         if entry and job_file:  # which may resume the cluster, or change what it requests
             entry.add("requests", requests=writing.amounts(named(job_file), price))
         return entry or writing.begin(name, self._location(name), job_file, price=price)
@@ -69,7 +70,7 @@ class PodHistory:
         """Add the tasks as they are now."""
         with files.unless_unwritable(), contextlib.suppress(NoSuchCluster):
             if entry := self.find(name):
-                self._add_tasks(entry, self._backend.observe(name))
+                writing.add_status(entry, self._backend.observe(name), self._rates(name))
 
     @contextlib.contextmanager
     def removing(self, name: str) -> Iterator[None]:
@@ -87,7 +88,7 @@ class PodHistory:
                 index.prune_daily()
 
     def _keep(self, entry: EntryFiles, status: ClusterStatus, deadline: float) -> None:
-        self._add_tasks(entry, status)
+        writing.add_status(entry, status, self._rates(status.name))
         events = self._backend.events(status.name, follow=False)
         entry.write_events(map(dataclasses.asdict, self._until(deadline, events)))
         most = max(100, min(files.LOG_LINES, _MAX_LINES // max(1, len(status.tasks))))
@@ -123,21 +124,3 @@ class PodHistory:
             for line in self._backend.logs(name, [task.task], options):
                 moment, _, text = line.text.partition(" ")
                 yield f"{moment} {run} {text}"
-
-    def _add_tasks(self, entry: EntryFiles, status: ClusterStatus) -> None:
-        tasks = [
-            {
-                "task": str(task.task), "phase": task.phase, "restarts": task.restarts, "exit_code": task.exit_code,
-                "reason": task.reason, "progress": str(task.progress or ""),
-            }
-            for task in status.tasks
-        ]  # fmt: skip
-        failed = status.failed_program
-        why = f"{failed.task} {failed.reason}" if failed else ""
-        requests, billed = (NOTHING, NOTHING) if status.suspended else (status.requests, status.billed)
-        amounts = writing.amounts(requests, self._price(status.name, billed))
-        writing.add_tasks(entry, tasks, str(status.progress or ""), status.exit_code, why, amounts)
-
-    def _price(self, name: str, billed: Resources) -> Price | None:
-        rates = self._rates(name)
-        return rates.price(billed) if rates else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +34,7 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
     try:
         observed = supervisor_client.observe(folder)
         record = observed.record
-        jobs = {job.name: job for job in record.job_file.jobs}
-        described = zip(record.tasks, observed.tasks, strict=True)  # of one moment
-        tasks = [_task_status(folder, task, jobs[task.job], values) for task, values in described]
+        tasks = _tasks(folder, record, observed.tasks)  # of one moment
         scripts = tuple(map(_script_status, observed.scripts))
         idle_since, isolation, way_out = observed.idle_since, observed.isolation, observed.way_out
         limits = limits._replace(lease=0.0 if observed.holders else None)  # the cluster ends at once
@@ -43,16 +43,33 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
     except ClusterError as error:
         reason, tasks = str(error), _all_tasks(record, Phase.UNKNOWN, "the cluster's supervisor does not respond")
         limits = limits._replace(lease=0.0)  # perhaps; else a `run` would take the cluster for one without, and keep it
-    if suspension := suspended_file.read(folder):
-        reason = suspended.reason(record.name, suspension, " --local")
-        tasks = _all_tasks(record, Phase.SUSPENDED, "")
+    known = dataclasses.replace(
+        _status(folder, record, tasks), reason=reason, scripts=scripts, limits=limits, idle_since=idle_since,
+        isolation=isolation, way_out=way_out,
+    )  # fmt: skip
+    if known.suspended is None:
+        return known
+    reason = suspended.reason(record.name, known.suspended, " --local")
+    return dataclasses.replace(known, reason=reason, tasks=tuple(_all_tasks(record, Phase.SUSPENDED, "")))
+
+
+def of_tasks(folder: state.Folder, record: Record, tasks: Iterable[dict[str, Any]]) -> ClusterStatus:
+    """Return what a supervisor itself knows of its cluster.
+
+    Args:
+        folder, record: the cluster's.
+        tasks: `TaskProcess.describe` of each task.
+    """
+    return _status(folder, record, _tasks(folder, record, tasks))
+
+
+def _status(folder: state.Folder, record: Record, tasks: Iterable[TaskStatus]) -> ClusterStatus:
     return ClusterStatus(
         name=record.name, backend="local", location=str(folder.path), target=record.target,
-        master=record.job_file.master_task, tasks=tuple(tasks), created=record.created, reason=reason, scripts=scripts,
-        suspended=suspension, requests=named(record.job_file), limits=limits,
-        idle_since=idle_since, success=tuple(success_tasks(record.job_file)),
-        is_elastic=record.elastic, isolation=isolation, way_out=way_out,
-        python=record.python, tensorflow=record.tensorflow_version,
+        master=record.job_file.master_task, tasks=tuple(tasks), created=record.created,
+        suspended=suspended_file.read(folder), requests=named(record.job_file),
+        success=tuple(success_tasks(record.job_file)), is_elastic=record.elastic, python=record.python,
+        tensorflow=record.tensorflow_version,
     )  # fmt: skip
 
 
@@ -78,6 +95,12 @@ def failed_servers(folder: state.Folder) -> list[Task]:
     ]
 
 
+def _tasks(folder: state.Folder, record: Record, described: Iterable[dict[str, Any]]) -> list[TaskStatus]:
+    jobs = {job.name: job for job in record.job_file.jobs}
+    pairs = zip(record.tasks, described, strict=True)
+    return [_task_status(folder, task, jobs[task.job], values) for task, values in pairs]
+
+
 def _all_tasks(record: Record, phase: Phase, reason: str) -> list[TaskStatus]:
     return [TaskStatus(task=task.task, phase=phase, address=task.address, reason=reason) for task in record.tasks]
 
@@ -96,7 +119,7 @@ def _task_status(folder: state.Folder, task: TaskRecord, job: Job, values: dict[
         is_data=job.kind == DATA,
         exit_code=values["exit_code"],
         has_given_up=values["has_given_up"],
-        progress=_progress(folder.task_progress(task.task)) if job.program else None,
+        progress=read_progress(folder.task_progress(task.task)) if job.program else None,
     )
 
 
@@ -106,11 +129,11 @@ def _script_status(values: dict[str, Any]) -> ScriptStatus:
         phase=ScriptPhase.RUNNING if values["pid"] else ScriptPhase.PENDING,
         command=values["command"],
         since=values["since"],
-        progress=_progress(Path(values["progress"])),
+        progress=read_progress(Path(values["progress"])),
     )
 
 
-def _progress(path: Path) -> StepProgress | None:
+def read_progress(path: Path) -> StepProgress | None:
     """Return what a script or a program has written to its file."""
     try:
         return parse(path.read_text(encoding="utf-8"))

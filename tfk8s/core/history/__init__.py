@@ -1,1 +1,1 @@
-"""The record of what ran: its facts, its summary, and what never gets into it."""
+"""The history of what ran: its facts, its summary, and what never gets into it."""

@@ -1,4 +1,4 @@
-"""One entry of the record, from its facts: what happened to a cluster from its start to its end.
+"""One entry of the history, from its facts: what happened to a cluster from its start to its end.
 
 A fact is a JSON object with a `kind` and a `time`, on a line of its own. Facts come from a file, and are taken for
 hostile: a fact of a wrong form is left out.

@@ -1,4 +1,4 @@
-"""Keeps secrets out of the record: values of variables, arguments that name a secret, and the user part of URLs."""
+"""Keeps secrets out of the history: values of variables, arguments that name a secret, and the user part of URLs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 HIDDEN = "…"
 _NAME = r"[\w.-]{0,60}(?:key|token|password|passwd|secret|credentials?|signature)"  # bounded: a search stays linear
-# Texts, which `re` compiles when the first is needed: few commands write the record.
+# Texts, which `re` compiles when the first is needed: few commands write the history.
 _OPTION = rf"(?i)-{_NAME}"  # one dash or two: a name has dashes
 _ASSIGNED = rf"(?i)(-?{_NAME}=)"
 _IN_TEXT = rf"(?i)(?<![\w.-])((?:-{_NAME}\s+)|(?:{_NAME}=))(?:\"[^\"]*\"|'[^']*'|[^\s&\"',]+)"

@@ -1,4 +1,4 @@
-"""The record of clusters on Kubernetes, which commands write."""
+"""The history of clusters on Kubernetes, which commands write."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLACE = "context a, namespace b"
 
 
 class PodBackend(FakeBackend):
-    """A fake whose commands write the record, as those of Kubernetes do."""
+    """A fake whose commands write the history, as those of Kubernetes do."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)  # type: ignore[arg-type]

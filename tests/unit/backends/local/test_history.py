@@ -22,7 +22,9 @@ from tfk8s.core.spec import Job
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
 
-TASK = {"phase": "Ready", "restarts": 0, "exit_code": None, "reason": ""}
+TASK = {
+    "phase": "Ready", "restarts": 0, "exit_code": None, "reason": "", "pid": 7, "since": 0.0, "has_given_up": False,
+}  # fmt: skip
 Made = tuple[state.Folder, Record, EntryFiles]
 
 

@@ -1,13 +1,14 @@
-"""The record of local clusters: their supervisor writes it, and a later command the end that no supervisor saw."""
+"""The history of local clusters: their supervisor writes it, and a later command the end that no supervisor saw."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from tfk8s.backends.history import files, index, writing
 from tfk8s.backends.history.files import EntryFiles
+from tfk8s.backends.local import cluster_status
 from tfk8s.backends.local.record import Record
 from tfk8s.backends.local.state import Folder, try_locked
 from tfk8s.backends.local.supervision import suspended_file
@@ -15,16 +16,14 @@ from tfk8s.backends.local.supervision.suspended_file import End
 from tfk8s.core import naming, programs
 from tfk8s.core.history import redaction
 from tfk8s.core.history.entry import REMOVED
-from tfk8s.core.job_kinds import success_tasks
-from tfk8s.core.progress import parse
-from tfk8s.core.resources import NOTHING, named
+from tfk8s.core.resources import named
 from tfk8s.core.spec import JobFile
 
 _LOST = "lost: its supervisor was gone"
 
 
 def begin(record: Record) -> EntryFiles | None:
-    """Begin the entry of a cluster that is about to start; None if the record can't be written."""
+    """Begin the entry of a cluster that is about to start; None if the history can't be written."""
     with files.unless_unwritable():
         entry = writing.begin(record.name, writing.HERE, record.job_file)
         entry.live.mkdir(mode=0o700)
@@ -110,7 +109,8 @@ class HistoryKeeper:
         if self._entry is not None:
             with files.unless_unwritable():
                 code = None if exit_code is None else programs.exit_code(exit_code)
-                self._entry.add("script", command=redaction.text(command), exit_code=code, progress=_progress(progress))
+                last = str(cluster_status.read_progress(progress) or "")
+                self._entry.add("script", command=redaction.text(command), exit_code=code, progress=last)
 
     def scaled(self, record: Record) -> None:
         """Add what the cluster requests from now on."""
@@ -129,28 +129,7 @@ class HistoryKeeper:
         if self._entry is None:
             return
         with files.unless_unwritable():
-            listed = list(self._described(record, tasks))
-            codes = {task["task"]: task["exit_code"] for task in listed if task["exit_code"] is not None}
-            success = list(map(str, success_tasks(record.job_file)))
-            code = programs.run_result(codes, success) if success else None
-            failed = next((task for task in listed if code and task["exit_code"]), None)
-            why = f"{failed['task']} {failed['reason']}" if failed else ""
-            reported = sorted(listed, key=lambda task: task["task"] not in success)
-            progress = next((task["progress"] for task in reported if task["progress"]), "")
-            is_suspended = suspended_file.read(self._folder) is not None
-            amounts = writing.amounts(NOTHING if is_suspended else named(record.job_file))
-            writing.add_tasks(self._entry, listed, progress, code, why, amounts)
-            if not is_suspended:
+            status = cluster_status.of_tasks(self._folder, record, tasks)
+            writing.add_status(self._entry, status)
+            if status.suspended is None:
                 writing.end(self._entry, reason)
-
-    def _described(self, record: Record, tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        for task, values in zip(record.tasks, tasks, strict=True):
-            shown = {name: values[name] for name in ("phase", "restarts", "exit_code", "reason")}
-            yield {"task": str(task.task), **shown, "progress": _progress(self._folder.task_progress(task.task))}
-
-
-def _progress(path: Path) -> str:
-    try:
-        return str(parse(path.read_text(encoding="utf-8")) or "")
-    except (OSError, ValueError):  # nothing yet, or something else
-        return ""
