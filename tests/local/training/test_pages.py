@@ -17,6 +17,7 @@ _VARYING = [
     (r"pid \d+ +", "pid N "),
     (r"\b(\d+[hm])?\d+(ms|[smh])\b", "T"),
     (r"\S+/tfk8s/(?=\w+\n)", "STATE/tfk8s/"),
+    (r"//127\.0\.0\.1:", "//localhost:"),  # without a network namespace
     (r" +", " "),
 ]
 
