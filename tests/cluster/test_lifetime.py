@@ -17,6 +17,7 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.backends.kubernetes.workloads import lifetime
 from tfk8s.cluster.readiness import wait_until_ready
+from tfk8s.core.job_file.mappings import IdleLimits
 from tfk8s.core.lifetime import RENEWED, Limits
 from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile, Task
@@ -131,11 +132,14 @@ def test_a_drain_takes_the_master_while_nobody_uses_the_cluster(
 
 @pytest.mark.usefixtures("unseen_nodes")
 def test_the_account_may_get_and_delete_its_own_cluster_alone(up: Up, client: KubeApi, namespace: str) -> None:
-    name = up(make_job_file("mine", make_job(node_selector={"no": "node"}), idle=600), wait=0)
+    idle = IdleLimits(suspend=600, remove=1200)
+    name = up(make_job_file("mine", make_job(node_selector={"no": "node"}), idle=idle), wait=0)
     user = f"system:serviceaccount:{namespace}:{name}-lifetime"
 
     def may(verb: str, resource: str, group: str = "", name: str = "", inside: str = namespace) -> bool:
-        about = {"verb": verb, "resource": resource, "group": group, "name": name, "namespace": inside}
+        whole, _, part = resource.partition("/")
+        about = {"verb": verb, "resource": whole, "subresource": part, "group": group, "name": name,
+                 "namespace": inside}  # fmt: skip
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
         review = client.send("POST", REVIEWS, body={**body, "spec": {"user": user, "resourceAttributes": about}})
         return bool(review["status"]["allowed"])
@@ -149,6 +153,12 @@ def test_the_account_may_get_and_delete_its_own_cluster_alone(up: Up, client: Ku
     assert not may("delete", "configmaps")
     assert not may("delete", "configmaps", name="mine", inside="default")
     assert not may("delete", "statefulsets", "apps", "mine-other")
+    own_job = next(item.partition(" ")[2] for item in left(client, namespace, name) if item.startswith("Job "))
+    assert may("patch", "statefulsets/scale", "apps", "mine-worker")
+    assert may("patch", "jobs", "batch", own_job)
+    assert not may("patch", "statefulsets", "apps", "mine-worker")
+    assert not may("patch", "statefulsets/scale", "apps", "mine-other")
+    assert not may("delete", "jobs", "batch", own_job)
     for resource, group in (("secrets", ""), ("pods", ""), ("jobs", "batch"), ("roles", "rbac.authorization.k8s.io")):
         assert not may("get", resource, group, "mine-lifetime"), resource
         assert not may("delete", resource, group, "mine-lifetime"), resource

@@ -24,7 +24,7 @@ image: {image}
 jobs: {{worker: {{tasks: {tasks}, cpu: 100m, memory: 1Gi}}{more}}}
 """
 EDITOR = "editor"  # has Kubernetes' own ClusterRole `edit`
-LIMITS = "max_duration: 8h\nidle: 30m\nvolumes: [{path: /ckpt, claim: ours, create: 64Mi}]\n"
+LIMITS = "max_duration: 8h\nidle: {suspend: 30m, remove: 7d}\nvolumes: [{path: /ckpt, claim: ours, create: 64Mi}]\n"
 TWO_JOBS = ", ps: {cpu: 100m, memory: 1Gi}"
 SCRIPT = "import sys; print(sys.stdin.read() or 'no input')\n"
 
@@ -157,6 +157,9 @@ def test_the_role_of_a_user_is_sufficient_and_minimal(become, tfk8s, asked, file
         # The account of the Job that removes a cluster has these, and nobody may grant what they lack.
         ("delete", "configmaps", ""),
         ("delete", "services", ""),
+        ("patch", "statefulsets/scale", "apps"),
+        # Only where the API server has PodGroups.
+        *((verb, "podgroups", "scheduling.k8s.io") for verb in ("create", "get", "patch", "delete")),
     }
     assert table - asked <= elsewhere
     assert left(client, team, "ours") == []

@@ -222,7 +222,8 @@ def _limits(cluster: ClusterStatus) -> str:
     if cluster.idle_since is not None:
         unused += f", {age(cluster.idle_since)} so far"
     if cluster.limits.idle is not None:
-        ends.append(f"after {format_duration(cluster.limits.idle)} {unused}")
+        of_that = unused if cluster.limits.suspend is None else "of that"
+        ends.append(f"after {format_duration(cluster.limits.idle)} {of_that}")
     if cluster.limits.lease is not None:
         after = f"after its `run` has been gone for {format_duration(cluster.limits.lease)}"
         ends.append(f"{after if cluster.limits.lease else 'when its `run` is gone'} (lease)")

@@ -130,6 +130,7 @@ BY_IDLE = "after 30m without a session and a script (idle)"
         (Limits(None, None, 900), None, "removes the cluster after its `run` has been gone for 15m (lease)"),
         (Limits(None, None, 0), None, "removes the cluster when its `run` is gone (lease)"),
         (Limits(None, None, None, 1800), None, f"suspends the cluster {BY_IDLE}"),
+        (Limits(None, 3600, None, 1800), None, f"suspends the cluster {BY_IDLE}, and {REMOVES} after 1h of that"),
         (Limits(3600, None, None, 1800), None, f"suspends the cluster {BY_IDLE}, and {REMOVES} {BY_DURATION}"),
     ],
 )
