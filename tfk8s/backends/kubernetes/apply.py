@@ -57,7 +57,7 @@ def apply(
             namespace refuses the pods that would replace running ones; nothing was changed.
         NamespaceTerminating: the namespace is being deleted.
     """
-    before = [client.find(paths.path(item, namespace)) for item in objects]
+    before = [gangs.living(client, namespace, client.find(paths.path(item, namespace))) for item in objects]
     obsolete = ownership.obsolete(client, namespace, name, objects)
     wish = suspension.read([*filter(None, before), *obsolete])
     before = [item and suspension.awake(item, wish) for item in before]

@@ -19,7 +19,8 @@ PhaseAndReason = tuple[Phase, str]
 
 _PENDING: PhaseAndReason = (Phase.PENDING, "")
 _SHORT = re.compile(r"Insufficient ([a-z0-9./-]*[a-z0-9])")
-_OF_GANG = "minCount ("  # PlacementFeasible in pkg/scheduler/framework/plugins/gangscheduling of Kubernetes
+# `PlacementFeasible` in pkg/scheduler/framework/plugins/gangscheduling of Kubernetes 1.37.
+_OF_GANG = re.compile(r"minCount \(\d+\)[^:]*: \d+ scheduled, \d+ remaining")
 _GANG_IS_INCOMPLETE = "it waits until all pods of its gang are there"
 _NO_REASON = re.compile(r"Error: \w+")  # repeats the container's state, such as ErrImagePull
 _KILLED = 137
@@ -205,6 +206,8 @@ def _without_node(job: str, pod: Object, node: NodeEvent | None, fields: str) ->
 def unschedulable(job: str, pod: Object, message: str, fields: str) -> str:
     """Return why no node takes a pod, from the scheduler's message; `fields` is as of `phase_and_reason`."""
     cause = message.partition(". ")[0]  # the rest is about preemption
+    if of_gang := _OF_GANG.search(cause):
+        return f"all tasks start together or none, and not all find a node ({of_gang[0]})"
     if short := _SHORT.search(cause):
         resource = short[1]
         amount = containers.spec(pod)["resources"]["requests"].get(resource, "")
@@ -212,8 +215,6 @@ def unschedulable(job: str, pod: Object, message: str, fields: str) -> str:
         return f"no node has {request} free ({cause}): {remedy(fields, resource)}, or add nodes"
     if missing := admission.missing(job, cause):
         return missing
-    if _OF_GANG in cause:
-        return f"all tasks start together or none, and not all find a node ({cause})"
     if "node affinity/selector" in cause:
         fields = f"jobs.{job}.accelerator or node_selector"
         fields += ", or shorten avoid" if placement.avoided(pod["spec"]) else ""

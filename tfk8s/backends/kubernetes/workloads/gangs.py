@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
+from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.claims import DELETE_TIMEOUT
 from tfk8s.core import naming
 from tfk8s.core.job_file import gangs
 from tfk8s.core.spec import JobFile
@@ -60,6 +62,22 @@ def _is_by_default(client: Client, namespace: str, job_file: JobFile) -> bool:
 def is_gang(workloads: Iterable[Object | None], cluster: str) -> bool:
     """Return whether a cluster is a gang, by its StatefulSets and Jobs; other objects don't count."""
     return any(item and manifests.has_tasks(item) and gang.is_member(item, cluster) for item in workloads)
+
+
+def living(client: Client, namespace: str, existing: Object | None) -> Object | None:
+    """Return an object; None for a PodGroup that is being deleted, after its end.
+
+    Kubernetes keeps a PodGroup for a moment after its last pod. A change of it would be lost with it.
+
+    Raises:
+        WaitTimeout: the PodGroup does not end.
+    """
+    if not existing or existing["kind"] != gang.KIND or "deletionTimestamp" not in existing["metadata"]:
+        return existing
+    path = paths.path(existing, namespace)
+    name = existing["metadata"]["name"]
+    polling.wait_until(lambda: client.find(path) is None, f"the end of PodGroup {name}", DELETE_TIMEOUT)
+    return None
 
 
 def kind(workloads: Collection[Object], cluster: str) -> str:

@@ -74,9 +74,12 @@ CASES = [
         "it waits until all pods of its gang are there",
     ),
     (
-        unscheduled("minCount (4) cannot be satisfied: 1 scheduled, 2 remaining" + TAIL), (), Phase.PENDING,
-        ("all tasks start together or none, and not all find a node (0/1 nodes are available: minCount (4) cannot be "
-        "satisfied: 1 scheduled, 2 remaining)"),
+        unscheduled(
+            "pod group is unschedulable, minCount (4) cannot be satisfied: 1 scheduled, 2 remaining, pod group "
+            "preemption: No preemption victims found for incoming preemptor"
+        ), (), Phase.PENDING,
+        ("all tasks start together or none, and not all find a node (minCount (4) cannot be satisfied: 1 scheduled, "
+        "2 remaining)"),
     ),
     (gated("a.b/c", "d"), (), Phase.PENDING, "held back by its scheduling gate a.b/c and d"),
     (

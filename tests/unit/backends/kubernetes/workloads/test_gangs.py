@@ -102,6 +102,17 @@ def test_a_cluster_that_is_no_gang_any_more_loses_its_pod_group() -> None:
     assert gangs.obsolete("demo", render.objects(cluster(), "ns"), render.objects(cluster(), "ns")) == []
 
 
+def test_a_pod_group_that_is_being_deleted_is_waited_for() -> None:
+    """A change of the PodGroup of before would be lost with it."""
+    (group,) = (item for item in render.objects(cluster(gang=True), "ns") if item["kind"] == "PodGroup")
+    going = {**group, "metadata": {**group["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    client: Any = PodGroupClient()
+    assert gangs.living(client, "ns", going) is None
+    assert client.requests == [("GET", paths.path(group, "ns"))]
+    assert gangs.living(client, "ns", group) is group
+    assert gangs.living(client, "ns", None) is None
+
+
 def test_scale_changes_the_number_of_the_pod_group_before_that_of_the_pods() -> None:
     before = render.objects(cluster(gang=True), "ns")
     client: Any = PodGroupClient(*before)
