@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 import commands
+import isolation
 import kube
 import ladder
 import page
@@ -27,7 +28,7 @@ import strategy
 from measure import call, own_state
 
 PAGE = Path(__file__).with_name("results.md")
-SCRIPTS = (commands, start, session, programs, strategy, ladder, kube)
+SCRIPTS = (commands, start, isolation, session, programs, strategy, ladder, kube)
 HEAD = """\
 # Results
 
