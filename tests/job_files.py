@@ -304,8 +304,12 @@ class _Parts:
         tf1 = self.pick(
             [{"program": _PROGRAMS[0], "tf1": True}], [{"program": _PROGRAMS[1], "tf1": True}, {"tf1": True}]
         )
+
+        def both(job: dict[str, Any], more: Any) -> Any:
+            return {**job, **more} if isinstance(more, dict) else more
+
         programs = self.job_with().flatmap(
-            lambda job: st.builds(lambda more: {**job, **more}, plain | tf1) if isinstance(job, dict) else st.just(job)
+            lambda job: st.builds(lambda more: both(job, more), plain | tf1) if isinstance(job, dict) else st.just(job)
         )
         data = self.job_with().map(lambda job: {"tasks": 2, **job, "kind": "data"} if isinstance(job, dict) else job)
         with_accelerator = {"accelerator": "nvidia-l4", "gpus": 2}
