@@ -15,7 +15,8 @@ from clusters import start_tfk8s, tfk8s, wait_until_gone
 
 from tfk8s.backends.history import files
 from tfk8s.backends.local import state
-from tfk8s.core.history.entry import LOST, OPEN, Fact
+from tfk8s.core.history.entry import LOST, OPEN
+from tfk8s.core.history.facts import Fact
 from tfk8s.features.history.here import parse
 from tfk8s.polling import wait_until
 

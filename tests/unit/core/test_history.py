@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfk8s.backends.plain import job_file_to_dict
-from tfk8s.core.history import entry, redaction
-from tfk8s.core.history.entry import Fact, PastTask, Row
+from tfk8s.core.history import entry, facts, redaction
+from tfk8s.core.history.entry import PastTask, Row
+from tfk8s.core.history.facts import Fact, cost
 from tfk8s.jobfile.loader import loads
 
 START: Fact = {"kind": "start", "time": 100.0, "location": "this machine", "who": "ada@laptop"}
@@ -134,10 +135,10 @@ def test_hostile_facts_break_nothing(parts: list[tuple[str, dict[str, Any]]]) ->
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"{", b"[]", b"1", b"\xff", b'{"a": "\\ud800"}', b"[" * 100_000, b'"' + b"x" * entry.MAX_LINE + b'"']
+    "line", [b"", b"{", b"[]", b"1", b"\xff", b'{"a": "\\ud800"}', b"[" * 100_000, b'"' + b"x" * facts.MAX_LINE + b'"']
 )
 def test_a_damaged_line_is_no_fact(line: bytes) -> None:
-    assert entry.parse(line) is None
+    assert facts.parse(line) is None
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ def test_costs_follow_the_rates_of_their_time() -> None:
     ]
     row = entry.fold(facts, "mnist", 1).row
     assert (row.cost, row.currency) == (pytest.approx(3.0), "EUR")
-    assert entry.cost(facts[:1], 3700.0) == (pytest.approx(3.6), "EUR")
+    assert cost(facts[:1], 3700.0) == (pytest.approx(3.6), "EUR")
 
 
 def test_costs_of_another_currency_are_left_out() -> None:
@@ -183,4 +184,23 @@ def test_costs_of_another_currency_are_left_out() -> None:
     ]
     row = entry.fold(facts, "mnist", 1).row
     assert (row.cost, row.currency) == (pytest.approx(1.0), "USD")
-    assert entry.cost([START], 200.0) == (0.0, "")
+    assert cost([START], 200.0) == (0.0, "")
+
+
+@pytest.mark.parametrize(
+    ("later", "reason"),
+    [
+        ([("scale", 2, "it can't have 0 tasks")], ""),
+        ([("submit", 3, "worker/1 is gone")], "worker/1 is gone"),
+        ([("submit", 3, "worker/1 is gone"), ("submit", 0, "")], ""),
+        ([("up", 124, "worker/0 is pending"), ("up", 0, ""), ("scale", 2, "it can't have 0 tasks")], ""),
+        ([("up", 124, "worker/0 is pending"), ("scale", 0, "")], "worker/0 is pending"),
+    ],
+)
+def test_a_reason_is_that_of_the_last_start_or_script(later: list[tuple[str, int, str]], reason: str) -> None:
+    facts: list[Fact] = [START]
+    for number, (verb, code, why) in enumerate(later):
+        time, token = 200.0 + number, str(number)
+        facts.append({"kind": "verb", "time": time, "token": token, "verb": verb, "words": []})
+        facts.append({"kind": "verb_end", "time": time, "token": token, "exit_code": code, "reason": why})
+    assert entry.fold(facts, "mnist", 1).row.reason == reason

@@ -27,7 +27,8 @@ from tfk8s.backends.history.lines import NO_LINK, append, read, tail, to_line
 from tfk8s.backends.own_folder import require_own, unchecked_root
 from tfk8s.core import naming
 from tfk8s.core.history import entry
-from tfk8s.core.history.entry import Entry, Fact, Row
+from tfk8s.core.history.entry import Entry, Row
+from tfk8s.core.history.facts import MAX_LINE, Fact, parse
 from tfk8s.errors import InvalidInput, Tfk8sError
 from tfk8s.log import log
 
@@ -106,7 +107,7 @@ class EntryFiles:
         """Append a fact.
 
         Args:
-            kind: as `core.history.entry` has it.
+            kind: as `core.history.facts` has it.
             moment: seconds since the epoch; None is now.
             **values: the other parts.
         """
@@ -122,8 +123,8 @@ class EntryFiles:
             OSError: there is no such entry, or the file can't be read.
         """
         with (self.path / "facts.jsonl").open("rb") as file:
-            lines = file.read(MAX_FACTS + 2 * entry.MAX_LINE).split(b"\n")
-        return [fact for line in lines if line and (fact := entry.parse(line))]
+            lines = file.read(MAX_FACTS + 2 * MAX_LINE).split(b"\n")
+        return [fact for line in lines if line and (fact := parse(line))]
 
     def read(self) -> Entry:
         """Return what the facts tell.
@@ -200,7 +201,7 @@ class EntryFiles:
         """Return the events as they were written."""
         packed = self.path / "events.gz"
         lines = read(packed if packed.exists() else self.live / "events.log", _MAX_EVENTS)
-        return [event for line in lines if (event := entry.parse(line.encode(errors="replace")))]
+        return [event for line in lines if (event := parse(line.encode(errors="replace")))]
 
     def pack(self) -> None:
         """Compress what the supervisor has written. A kill in between loses nothing: what was read is removed last."""

@@ -14,7 +14,7 @@ from tfk8s.backends.history import files, index
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.core.history import redaction
-from tfk8s.core.history.entry import MAX_LINE, MAX_TEXT
+from tfk8s.core.history.facts import MAX_LINE, MAX_TEXT
 from tfk8s.core.price.rates import Price, Rates
 from tfk8s.core.resources import CPU, MEMORY, NOTHING, Resources, named
 from tfk8s.core.spec import JobFile

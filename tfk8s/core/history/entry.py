@@ -1,27 +1,19 @@
-"""One entry of the history, from its facts: what happened to a cluster from its start to its end.
-
-A fact is a JSON object with a `kind` and a `time`, on a line of its own. Facts come from a file, and are taken for
-hostile: a fact of a wrong form is left out.
-"""
+"""One entry of the history, from its facts: what happened to a cluster from its start to its end."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfk8s.core import naming
+from tfk8s.core.history.facts import MAX_TEXT, Fact, cost, hours, is_number, is_time, parse, text, whole
 
 REMOVED = "was removed by `tfk8s down`"
 OPEN, ENDED, LOST = "open", "ended", "lost"
-MAX_TEXT = 2000  # characters
-MAX_LINE = 4 << 20  # bytes of a fact: ten thousand tasks, or the largest job file with all its defaults
-_LATEST = 1e11  # seconds since the epoch, in the year 5138
-_HOUR, _GIB = 3600.0, float(1 << 30)
-
-Fact = Mapping[str, Any]
+_STARTERS = ("up", "run", "submit", "resume")  # a refused `scale` says nothing about the cluster
+_GIB = float(1 << 30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +76,12 @@ def parse_row(line: bytes) -> Row | None:
     whole = (values["number"], values["size"], values["exit_code"] or 0)
     is_row = (
         all(isinstance(values[name], str) for name in _TEXTS)
-        and all(_is_number(values[name]) for name in _NUMBERS)
+        and all(is_number(values[name]) for name in _NUMBERS)
         and all(type(number) is int and abs(number) < 1 << 60 for number in whole)
         and naming.is_dns_label(values["name"])
         and values["number"] > 0
-        and _is_time(values["started"])
-        and (values["ended"] is None or _is_time(values["ended"]))
+        and is_time(values["started"])
+        and (values["ended"] is None or is_time(values["ended"]))
     )
     return Row(**values) if is_row else None
 
@@ -152,27 +144,6 @@ class Entry:
     tasks: list[PastTask] = field(default_factory=list)
 
 
-def parse(line: bytes) -> dict[str, Any] | None:
-    """Return the fact in a line; None if the line is torn or damaged."""
-    if len(line) > MAX_LINE:
-        return None
-    try:
-        fact = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(fact, dict) or (b"\\u" in line and not _is_text(fact)):
-        return None
-    return fact
-
-
-def _is_text(fact: Fact) -> bool:
-    """Return whether all texts of a fact can be printed: an escape of JSON may be half a character."""
-    try:
-        return bool(json.dumps(fact, ensure_ascii=False).encode())
-    except UnicodeEncodeError:
-        return False
-
-
 def fold(facts: Iterable[Fact], name: str, number: int, size: int = 0) -> Entry:
     """Return the entry that facts tell.
 
@@ -184,19 +155,19 @@ def fold(facts: Iterable[Fact], name: str, number: int, size: int = 0) -> Entry:
     Raises:
         ValueError: no fact tells the start.
     """
-    known = [fact for fact in facts if isinstance(fact.get("kind"), str) and _is_time(fact.get("time"))]
+    known = [fact for fact in facts if isinstance(fact.get("kind"), str) and is_time(fact.get("time"))]
     start = next((fact for fact in known if fact["kind"] == "start"), None)
     if start is None:
         raise ValueError("nothing tells its start")
     job_file, verbs = start.get("job_file"), _verbs(known)
     seen = [fact for fact in known if fact["kind"] in ("tasks", "script")]
     row = Row(
-        name=name, number=number, location=_text(start, "location"), who=_text(start, "who"), started=start["time"],
-        image=_text(start, "image"), size=size,
-        progress=_last(_text(fact, "progress") for fact in seen), commit=_last(verb.commit for verb in verbs),
+        name=name, number=number, location=text(start, "location"), who=text(start, "who"), started=start["time"],
+        image=text(start, "image"), size=size,
+        progress=_last(text(fact, "progress") for fact in seen), commit=_last(verb.commit for verb in verbs),
     )  # fmt: skip
     return Entry(
-        row=_with_end(row, known, seen, verbs), digest=_text(start, "digest"), verbs=verbs,
+        row=_with_end(row, known, seen, verbs), digest=text(start, "digest"), verbs=verbs,
         job_file=job_file if isinstance(job_file, dict) else {},
         tasks=next((tasks for fact in reversed(seen) if (tasks := _tasks(fact))), []),
     )  # fmt: skip
@@ -207,22 +178,31 @@ def _with_end(row: Row, facts: Sequence[Fact], seen: Sequence[Fact], verbs: Sequ
     end = next((fact for fact in facts if fact["kind"] == "end"), None)
     until = end["time"] if end else max(fact["time"] for fact in facts)
     ran = [(verb.ended or 0.0, verb.exit_code) for verb in verbs if verb.verb in ("run", "submit")]
-    known = sorted((*((fact["time"], _whole(fact, "exit_code")) for fact in seen), *ran), key=lambda pair: pair[0])
+    known = sorted((*((fact["time"], whole(fact, "exit_code")) for fact in seen), *ran), key=lambda pair: pair[0])
     codes = [code for _, code in known if code is not None]
-    failures = [_text(fact, "reason") for fact in seen] + [verb.reason for verb in verbs if verb.exit_code]
-    cpu, memory, gpus = (_hours(facts, name, until) for name in ("cpu", "memory", "gpus"))
+    cpu, memory, gpus = (hours(facts, name, until) for name in ("cpu", "memory", "gpus"))
     spent, currency = cost(facts, until)
     row = dataclasses.replace(
-        row, cpu=cpu, memory=memory / _GIB, gpus=gpus, cost=spent, currency=currency, reason=_last(failures),
+        row, cpu=cpu, memory=memory / _GIB, gpus=gpus, cost=spent, currency=currency, reason=_failure(seen, verbs),
         exit_code=codes[-1] if codes else None,
     )  # fmt: skip
     if end is None:
         return row
-    why, used = _text(end, "reason"), {verb.verb for verb in verbs}
+    why, used = text(end, "reason"), {verb.verb for verb in verbs}
     if why == REMOVED and "run" in used and "down" not in used:
         why = "was removed at the end of its `run`"
     state = LOST if end.get("lost") is True else ENDED
     return dataclasses.replace(row, ended=until, state=state, reason=row.reason or why)
+
+
+def _failure(seen: Sequence[Fact], verbs: Sequence[Verb]) -> str:
+    """Return why the last start, script or run has failed; "" after a success."""
+    told = [(fact["time"], whole(fact, "exit_code"), text(fact, "reason")) for fact in seen]
+    told += ((verb.ended or verb.time, verb.exit_code, verb.reason) for verb in verbs if verb.verb in _STARTERS)
+    failure = ""
+    for _, code, reason in sorted(told, key=lambda one: one[0]):
+        failure = "" if code == 0 else reason or failure  # the end of `run` comes after its program's
+    return failure
 
 
 def _last(texts: Iterable[str]) -> str:
@@ -232,18 +212,18 @@ def _last(texts: Iterable[str]) -> str:
 def _verbs(facts: Iterable[Fact]) -> list[Verb]:
     begun: dict[str, Verb] = {}
     for fact in facts:
-        token = _text(fact, "token")
+        token = text(fact, "token")
         if fact["kind"] == "verb":
             words = fact.get("words")
             texts = [word[:MAX_TEXT] for word in words if isinstance(word, str)] if isinstance(words, list) else []
             begun[token] = Verb(
-                verb=_text(fact, "verb"), time=fact["time"], words=texts, who=_text(fact, "who"),
-                folder=_text(fact, "folder"),
+                verb=text(fact, "verb"), time=fact["time"], words=texts, who=text(fact, "who"),
+                folder=text(fact, "folder"),
             )  # fmt: skip
         elif fact["kind"] == "verb_end" and token in begun:
             begun[token] = dataclasses.replace(
-                begun[token], ended=fact["time"], exit_code=_whole(fact, "exit_code"), reason=_text(fact, "reason"),
-                commit=_text(fact, "commit"), remote=_text(fact, "remote"),
+                begun[token], ended=fact["time"], exit_code=whole(fact, "exit_code"), reason=text(fact, "reason"),
+                commit=text(fact, "commit"), remote=text(fact, "remote"),
             )  # fmt: skip
     return list(begun.values())
 
@@ -252,46 +232,8 @@ def _tasks(fact: Fact) -> list[PastTask]:
     listed = fact.get("tasks")
     return [
         PastTask(
-            task=_text(task, "task"), phase=_text(task, "phase"), restarts=_whole(task, "restarts") or 0,
-            exit_code=_whole(task, "exit_code"), reason=_text(task, "reason"), progress=_text(task, "progress"),
+            task=text(task, "task"), phase=text(task, "phase"), restarts=whole(task, "restarts") or 0,
+            exit_code=whole(task, "exit_code"), reason=text(task, "reason"), progress=text(task, "progress"),
         )
         for task in (listed if isinstance(listed, list) else ()) if isinstance(task, dict)
     ]  # fmt: skip
-
-
-def cost(facts: Iterable[Fact], end: float) -> tuple[float, str]:
-    """Return what the requests have cost until a time, and the currency of the last rates; 0 and "" without rates."""
-    said = [fact for fact in facts if isinstance(fact.get("requests"), dict) and _is_time(fact.get("time"))]
-    currencies = [currency for fact in said if (currency := _text(fact["requests"], "currency"))]
-    if not currencies:
-        return 0.0, ""
-    same = ("", currencies[-1])
-    kept = [fact if _text(fact["requests"], "currency") in same else {**fact, "requests": {}} for fact in said]
-    return _hours(kept, "price", end), currencies[-1]
-
-
-def _hours(facts: Iterable[Fact], name: str, end: float) -> float:
-    """Return the hours of what the cluster requested, from each fact that says so to the next one, and to the end."""
-    said = [(fact["time"], fact["requests"].get(name)) for fact in facts if isinstance(fact.get("requests"), dict)]
-    ends = [*(time for time, _ in said[1:]), end]
-    spans = zip(said, ends, strict=True) if said else ()
-    seconds = ((amount, max(0.0, min(until, end) - begin)) for (begin, amount), until in spans if _is_number(amount))
-    return float(sum(amount * span for amount, span in seconds)) / _HOUR
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e30
-
-
-def _is_time(value: object) -> bool:
-    return _is_number(value) and 0 <= value < _LATEST  # type: ignore[operator]  # a number
-
-
-def _text(fact: Fact, name: str) -> str:
-    value = fact.get(name)
-    return value[:MAX_TEXT] if isinstance(value, str) else ""
-
-
-def _whole(fact: Fact, name: str) -> int | None:
-    value = fact.get(name)
-    return value if type(value) is int and abs(value) < 1 << 31 else None

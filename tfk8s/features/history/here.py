@@ -19,7 +19,8 @@ from tfk8s.backends.history import files, index, writing
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.core import naming, plan
 from tfk8s.core.events import Event, of_phase
-from tfk8s.core.history.entry import OPEN, Entry, PastTask, Row, cost
+from tfk8s.core.history.entry import OPEN, Entry, PastTask, Row
+from tfk8s.core.history.facts import cost
 from tfk8s.core.plan import Field
 from tfk8s.core.price.rates import money
 from tfk8s.core.progress import duration
