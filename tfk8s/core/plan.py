@@ -17,6 +17,7 @@ from tfk8s.core.spec import JobFile, Task
 
 _WORD = re.compile(r"[\w-]+", re.ASCII)
 _MAX_SHOWN = 100  # characters of a value
+_CONTEXT = 20  # of them before the first difference
 
 
 def _durations(kind: type[Any], prefix: str = "") -> Iterator[str]:
@@ -65,7 +66,8 @@ class Field:
 
     def __str__(self) -> str:
         show = _duration if self.path in _DURATIONS else _shown
-        return f"{self.path}: {show(self.before)} → {show(self.after)}"
+        before, after = _cut(show(self.before), show(self.after))
+        return f"{self.path}: {before} → {after}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,11 +168,19 @@ def _shown(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, str):
-        return f"a text of {value.count(chr(10))} lines" if "\n" in value else _short(value) or '""'
+        return f"a text of {value.count(chr(10))} lines" if "\n" in value else value or '""'
     if isinstance(value, dict) and "tasks" in value:
         return f"{value['tasks']} task{'' if value['tasks'] == 1 else 's'}"
-    return _short(json.dumps(value, separators=(", ", ": ")))
+    return json.dumps(value, separators=(", ", ": "))
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+def _cut(before: str, after: str) -> tuple[str, str]:
+    """Return two texts that are short enough, from shortly before the first difference."""
+    pairs = enumerate(zip(before, after, strict=False))
+    same = next((at for at, (one, other) in pairs if one != other), min(len(before), len(after)))
+    start = 0 if max(len(before), len(after)) <= _MAX_SHOWN else max(0, same - _CONTEXT)
+    return _short(before[start:], start), _short(after[start:], start)
+
+
+def _short(text: str, start: int) -> str:
+    return f"{'…' if start else ''}{text[:_MAX_SHOWN]}{'…' if len(text) > _MAX_SHOWN else ''}"

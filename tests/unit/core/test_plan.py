@@ -20,6 +20,8 @@ DIFFERENCES = [
     ({"a": {}}, {"a": "x"}, ["a: {} → x"]),
     ({"text": "a\nb\n"}, {"text": "a\n"}, ["text: a text of 2 lines → a text of 1 lines"]),
     ({"a": "x" * 200}, {"a": ""}, [f'a: {"x" * 100}… → ""']),
+    ({"a": "x" * 200 + "y"}, {"a": "x" * 200 + "z"}, [f"a: …{'x' * 20}y → …{'x' * 20}z"]),
+    ({"a": "x" * 200}, {"a": "x" * 300}, [f"a: …{'x' * 20} → …{'x' * 100}…"]),
     ({}, {"chief": {"tasks": 1}}, ["chief: none → 1 task"]),
     ({"max_duration": 12, "ttl": 60}, {"max_duration": 180}, ["max_duration: 12s → 3m", "ttl: 1m → none"]),
     ({"grace": 30, "run": {"timeout": 60}}, {"grace": 120, "run": {}}, ["grace: 30s → 2m", "run.timeout: 1m → none"]),
