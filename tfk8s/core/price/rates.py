@@ -89,8 +89,11 @@ def parse(plain: object) -> Rates:
 
 
 def money(amount: float, currency: str) -> str:
-    """Return an amount for people, such as "3.62 EUR"."""
-    return f"{amount:,.2f} {currency}"
+    """Return an amount for people, such as "3.62 EUR"; of less than 1, up to four digits: "0.0152 EUR"."""
+    if amount >= 1:
+        return f"{amount:,.2f} {currency}"
+    whole, _, digits = f"{amount:.4f}".partition(".")
+    return f"{whole}.{digits[:2]}{digits[2:].rstrip('0')} {currency}"
 
 
 def _rates(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from tfk8s.core.price.rates import EXAMPLE, Price, billed, parse
+from tfk8s.core.price.rates import EXAMPLE, Price, billed, money, parse
 from tfk8s.core.resources import NOTHING, Resources
 
 RATES = parse(yaml.safe_load(EXAMPLE))
@@ -36,6 +36,13 @@ def test_a_gpu_without_a_rate_is_named() -> None:
 def test_prices_show_with_groups_of_thousands() -> None:
     assert str(Price(12345.678, "USD")) == "12,345.68 USD an hour"
     assert str(RATES.price(NOTHING)) == "0.00 EUR an hour"
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"), [(0.5, "0.50"), (0.0151, "0.0151"), (0.01500001, "0.015"), (0.0004, "0.0004"), (1.0151, "1.02")]
+)
+def test_small_amounts_have_more_digits(amount: float, text: str) -> None:
+    assert money(amount, "EUR") == f"{text} EUR"
 
 
 @pytest.mark.parametrize(
