@@ -289,6 +289,8 @@ class ClusterStatus:
         phases = {task.phase for task in self.tasks}
         if self.reason or Phase.FAILED in phases:
             return Phase.FAILED
+        if not phases:  # for a moment while the cluster is removed
+            return Phase.UNKNOWN
         for phase in (Phase.UNKNOWN, Phase.PENDING, Phase.STARTING, Phase.RUNNING):
             if phase in phases:
                 return phase

@@ -582,3 +582,8 @@ def test_cp(run: Run, backend: FakeBackend) -> None:
     assert backend.calls == ["fetch mnist worker/1 /ckpt/model:model"]
     code, _, err = run("cp", "mnist", "worker/1:none", "model")
     assert (code, err) == (1, 'error: "none" was not copied\n')
+
+
+def test_a_cluster_whose_tasks_are_gone_is_not_ready(run: Run, backend: FakeBackend) -> None:
+    backend.statuses["mnist"] = dataclasses.replace(backend.statuses["mnist"], tasks=())
+    assert "mnist  Unknown  0/0" in run("ls")[1]
