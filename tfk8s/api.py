@@ -52,7 +52,7 @@ def up(
         local: run on this machine; None uses the environment variable `TFK8S_LOCAL`.
         context: the kubeconfig's context; None is its current one.
         namespace: the Kubernetes namespace; None is the job file's, or the context's.
-        timeout: in seconds; the default is 15 minutes while an autoscaler starts a node. None does not wait.
+        timeout: in seconds; the default is 15 minutes while a node starts or pulls an image. None does not wait.
         keep: keep the cluster after a failure, and at the end of a `with`.
         allow_exposed_ports: start in this machine's own network, even if other users can connect to the tasks.
         python: the interpreter of tasks and scripts on this machine; None is the active environment's, else this one.

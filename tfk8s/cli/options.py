@@ -175,7 +175,7 @@ Timeout = Annotated[
         metavar="TIME",
         callback=seconds,
         show_default=False,
-        help="Wait up to TIME; default: 120s, or 15m while an autoscaler starts a node.",
+        help="Wait up to TIME; default: 120s, or 15m while a node starts or pulls an image.",
     ),
 ]
 StartTimeout = Annotated[

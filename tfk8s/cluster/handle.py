@@ -106,7 +106,7 @@ class Cluster(SuspendableCluster, SubmittingCluster):
         """Wait until every server is ready and answers the master, and every program runs.
 
         Args:
-            timeout: in seconds; the default is 15 minutes while an autoscaler starts a node.
+            timeout: in seconds; the default is 15 minutes while a node starts or pulls an image.
             on_change: called with the first status, and with each status that differs from the one before.
             without: tasks not to wait for ("worker/3"). The others are then probed directly, not by the master.
 
