@@ -34,7 +34,7 @@ def start(backend: KubernetesBackend, name: str) -> Cluster:
 def test_an_entry_has_what_down_would_lose(backend: KubernetesBackend, tmp_path: Path) -> None:
     cluster = start(backend, "kept")
     (tmp_path / "script.py").write_text("import sys\nprint('tfk8s: step 3/4 (75%), loss=0.5')\nsys.exit(3)\n")
-    name = cluster.start(Script(path=tmp_path / "script.py"))
+    run = cluster.start(Script(path=tmp_path / "script.py"))
     wait_until(lambda: cluster.status().scripts[-1].exit_code == 3, "the script to end", 120)
     cluster.down()
     past = Past("kept", 1)
@@ -42,7 +42,7 @@ def test_an_entry_has_what_down_would_lose(backend: KubernetesBackend, tmp_path:
     assert [(verb.verb, verb.exit_code) for verb in found.verbs] == [("up", 0), ("submit", 0), ("down", 0)]
     assert (found.row.state, found.row.exit_code, found.row.progress) == (ENDED, 3, "3/4 (75%), loss=0.5")
     assert "listens on port" in "\n".join(line.text for line in past.logs(["worker/0"]))
-    assert "step 3/4" in "\n".join(line.text for line in past.logs([name]))
+    assert "step 3/4" in "\n".join(line.text for line in past.logs([run.name]))
     assert "Scheduled" in {event.reason for event in past.events()}
 
 
