@@ -21,7 +21,7 @@ image: x
 jobs:
   master: {cpu: 2, memory: 4Gi}
   worker: {tasks: 3, cpu: 1, memory: 2Gi, gpus: 2, accelerator: nvidia-l4, spot: true}
-  ps: 2
+  ps: {tasks: 2, pod: {containers: [{name: server, resources: {requests: {cpu: "1"}}}]}}
 """
 
 
@@ -66,7 +66,7 @@ def test_the_own_file_comes_first_and_asks_nobody(own: Path) -> None:
     assert (found.currency, namespace.asked) == ("USD", [])
 
 
-@pytest.mark.parametrize("found", [None, {}, {"data": {"other": "1"}}, ClusterError("no answer")])
+@pytest.mark.parametrize("found", [None, {}, {"data": None}, {"data": {"other": "1"}}, ClusterError("no answer")])
 def test_nobody_gives_rates(own: Path, found: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert rates.read(Namespace(found), "ns") is None  # type: ignore[arg-type]
     assert caplog.messages == []
@@ -97,5 +97,5 @@ def test_a_job_file_and_its_objects_are_billed_alike() -> None:
     billed = billed_jobs(job_file)
     assert billed == billed_workloads(workloads)
     assert {name: float(amount) for name, amount in billed.amounts.items() if "memory" not in name} == {
-        "cpu": pytest.approx(2.2), "spot/cpu": 3.0, "spot/nvidia-l4": 6.0,
+        "cpu": 4.0, "spot/cpu": 3.0, "spot/nvidia-l4": 6.0,
     }  # fmt: skip

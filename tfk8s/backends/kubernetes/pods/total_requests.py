@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from tfk8s.core.price.rates import billed
 from tfk8s.core.resources import CPU, MEMORY, NOTHING, Resources, total
-from tfk8s.core.spec import Job, JobFile
+from tfk8s.core.spec import JobFile
 from tfk8s.render import manifests
 from tfk8s.render.placement import GKE_ACCELERATOR, GKE_SPOT
-from tfk8s.render.pods import Object, resources
+from tfk8s.render.pods import Object, template
 
 _DISK = "ephemeral-storage"
 
@@ -134,23 +134,17 @@ def requested(workloads: Iterable[Object], others: Iterable[Object] = ()) -> Res
 
 def billed_workloads(workloads: Iterable[Object]) -> Resources:
     """Return what StatefulSets and Jobs of programs request together, under the names that rates have."""
-    total = NOTHING
-    for item in workloads:
-        pod = item["spec"]["template"]["spec"]
-        selector = pod.get("nodeSelector", {})
-        one = billed(requests(pod), selector.get(GKE_ACCELERATOR), is_spot=selector.get(GKE_SPOT) == "true")
-        total += one * manifests.task_count(item)
-    return total
+    return total((_billed(item["spec"]["template"]["spec"]), manifests.task_count(item)) for item in workloads)
 
 
 def billed_jobs(job_file: JobFile) -> Resources:
     """Return what the tasks of a job file will request together, under the names that rates have."""
-    return total((_billed_task(job, job_file.queue), job.tasks) for job in job_file.jobs)
+    return total((_billed(template(job_file, job, {})["spec"]), job.tasks) for job in job_file.jobs)
 
 
-def _billed_task(job: Job, queue: str | None) -> Resources:
-    pod = {"containers": [{"resources": resources(job, queue)}]}
-    return billed(requests(pod), job.accelerator, is_spot=job.spot)
+def _billed(pod: Object) -> Resources:
+    selector = pod.get("nodeSelector", {})
+    return billed(requests(pod), selector.get(GKE_ACCELERATOR), is_spot=selector.get(GKE_SPOT) == "true")
 
 
 def allocatable(node: Object) -> Resources:
