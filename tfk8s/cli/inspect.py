@@ -176,8 +176,8 @@ def _show(cluster: ClusterStatus, output: str | None) -> None:
     if cluster.limits_problem or (is_limited and not cluster.reason):
         say(f"\n{_limits(cluster)}")
     say("\n" + task_table(cluster.tasks, sys.stdout))
-    for slow in cluster.stragglers:
-        say(f"\nslow: {slow}")
+    if slow := cluster.stragglers:
+        say("\n" + "\n".join(f"slow: {one}" for one in slow))
     if cluster.gang:
         say(f"\ngang: {cluster.gang}")
     if cluster.interpreter:

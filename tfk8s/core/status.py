@@ -248,12 +248,11 @@ class ClusterStatus:
         for task in self.tasks:
             if task.phase is Phase.RUNNING and task.progress and task.progress.rate is not None:
                 by_job.setdefault(task.task.job, []).append((task.progress.rate, task.task))
-        return [
-            Straggler(task, rate, median)
-            for rated in by_job.values()
-            for median in [sorted(rate for rate, _ in rated)[len(rated) // 2]]
-            for rate, task in rated if rate < median / 2
-        ]  # fmt: skip
+        slow: list[Straggler] = []
+        for rated in by_job.values():
+            median = sorted(rate for rate, _ in rated)[len(rated) // 2]
+            slow += (Straggler(task, rate, median) for rate, task in rated if rate < median / 2)
+        return slow
 
     @property
     def has_servers(self) -> bool:
