@@ -191,6 +191,8 @@ def test_costs_of_another_currency_are_left_out() -> None:
     ("later", "reason"),
     [
         ([("scale", 2, "it can't have 0 tasks")], ""),
+        ([("submit", 2, "there is no script a.py")], ""),
+        ([("submit", 3, "worker/1 is gone"), ("submit", 2, "there is no script a.py")], "worker/1 is gone"),
         ([("submit", 3, "worker/1 is gone")], "worker/1 is gone"),
         ([("submit", 3, "worker/1 is gone"), ("submit", 0, "")], ""),
         ([("up", 124, "worker/0 is pending"), ("up", 0, ""), ("scale", 2, "it can't have 0 tasks")], ""),
@@ -204,3 +206,14 @@ def test_a_reason_is_that_of_the_last_start_or_script(later: list[tuple[str, int
         facts.append({"kind": "verb", "time": time, "token": token, "verb": verb, "words": []})
         facts.append({"kind": "verb_end", "time": time, "token": token, "exit_code": code, "reason": why})
     assert entry.fold(facts, "mnist", 1).row.reason == reason
+
+
+def test_a_refused_command_hides_no_end() -> None:
+    facts: list[Fact] = [
+        START,
+        {"kind": "verb", "time": 200.0, "token": "1", "verb": "submit", "words": []},
+        {"kind": "verb_end", "time": 200.0, "token": "1", "exit_code": 2, "reason": "--detach is for Kubernetes"},
+        {"kind": "end", "time": 300.0, "reason": "has ended after 25s without a session and a script (idle)"},
+    ]
+    row = entry.fold(facts, "mnist", 1).row
+    assert (row.exit_code, row.reason) == (None, "has ended after 25s without a session and a script (idle)")

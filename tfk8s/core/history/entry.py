@@ -9,6 +9,7 @@ from typing import Any
 
 from tfk8s.core import naming
 from tfk8s.core.history.facts import MAX_TEXT, Fact, cost, hours, is_number, is_time, parse, text, whole
+from tfk8s.errors import InvalidInput
 
 REMOVED = "was removed by `tfk8s down`"
 OPEN, ENDED, LOST = "open", "ended", "lost"
@@ -110,6 +111,11 @@ class Verb:
     commit: str = ""
     remote: str = ""
 
+    @property
+    def is_refused(self) -> bool:
+        """True if the command was bad input, and so says nothing about the cluster; a script's exit has no reason."""
+        return self.exit_code == InvalidInput.exit_code and bool(self.reason)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastTask:
@@ -177,13 +183,14 @@ def _with_end(row: Row, facts: Sequence[Fact], seen: Sequence[Fact], verbs: Sequ
     """Return the row with the end, the outcome and the totals."""
     end = next((fact for fact in facts if fact["kind"] == "end"), None)
     until = end["time"] if end else max(fact["time"] for fact in facts)
-    ran = [(verb.ended or 0.0, verb.exit_code) for verb in verbs if verb.verb in ("run", "submit")]
+    accepted = [verb for verb in verbs if not verb.is_refused]
+    ran = [(verb.ended or 0.0, verb.exit_code) for verb in accepted if verb.verb in ("run", "submit")]
     known = sorted((*((fact["time"], whole(fact, "exit_code")) for fact in seen), *ran), key=lambda pair: pair[0])
     codes = [code for _, code in known if code is not None]
     cpu, memory, gpus = (hours(facts, name, until) for name in ("cpu", "memory", "gpus"))
     spent, currency = cost(facts, until)
     row = dataclasses.replace(
-        row, cpu=cpu, memory=memory / _GIB, gpus=gpus, cost=spent, currency=currency, reason=_failure(seen, verbs),
+        row, cpu=cpu, memory=memory / _GIB, gpus=gpus, cost=spent, currency=currency, reason=_failure(seen, accepted),
         exit_code=codes[-1] if codes else None,
     )  # fmt: skip
     if end is None:
