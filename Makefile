@@ -12,7 +12,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
 .PHONY: demo test unit test-training test-faults test-cluster-faults reliability test-chart test-foreign test-foreign-whole \
-	test-cluster test-kueue test-gang test-versions test-libraries test-kubernetes-versions test-keras test-entries fuzz check \
+	test-cluster test-kueue test-gang test-karpenter test-versions test-libraries test-kubernetes-versions test-keras test-entries fuzz check \
 	update lock site pictures bench chart push-chart release-inputs release release-images sign clean
 
 # The types of all that commands for Kubernetes load on macOS and Windows: without what runs on Linux or in pods alone.
@@ -64,6 +64,9 @@ test-kueue: .venv/dev   ## queues of a real Kueue, which is built, in the kind c
 
 test-gang: .venv/dev   ## gangs by PodGroups, in the current kubeconfig context: a kind cluster as in tests/gang/kind.yaml
 	$(BIN)/pytest tests/gang
+
+test-karpenter: .venv/dev   ## nodes of a real Karpenter, which is built, in a kind cluster as in tests/gang/kind.yaml; kwok
+	$(BIN)/pytest tests/karpenter
 
 test-keras: .venv/dev   ## each layer and optimizer of Keras 3 and tf_keras with each option; writes docs/strategy.md
 	cd tests && ../$(BIN)/python -m keras_features

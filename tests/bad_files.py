@@ -404,10 +404,14 @@ TABLE = r"""
   3:8+3 wrong-type: "image" can't be a list [expected text]
   4:10+5 wrong-type: "volumes" can't be text [expected a list] -> write [/data]
   5:9+4 wrong-type: "master" can't be true [expected text] -> write "true", in quotes
-  6:23+6 wrong-type: "spot" can't be text [expected true or false] -> write true, without quotes
+  6:23+6 wrong-type: "spot" can't be text [expected true, false, gke, karpenter, aks or eks] -> write true, without quotes
   6:40+15 wrong-type: "preload" can't be text [expected a list] -> write [tensorflow_text]
   6:62+5 wrong-type: "env" can't be a list [expected a mapping]
   6:69+5 unknown-key: there is no key "spots" here -> write spot
+
+= jobs: {worker: {spot: karpentr}, ps: {spot: [aks]}}
+  3:23+8 bad-value: "spot" can't be "karpentr" [expected true, false, gke, karpenter, aks or eks] -> write karpenter
+  3:45+5 wrong-type: "spot" can't be a list [expected true, false, gke, karpenter, aks or eks]
 
 # Fields of pods in Kubernetes
 = priority: high\njobs: {worker: {priority: high, priority_class: A_b, shm: 8}}

@@ -333,7 +333,7 @@ class _Parts:
             volumes=self.several(self.volume()),
             **more,
             port=self.port(),
-            spot=self.pick([True, False], ["true"]),
+            spot=self.pick([True, False, "gke", "karpenter", "aks", "eks"], ["true", "aws"]),
             priority_class=self.dns(),
             topology=self.pick(_TOPOLOGIES, _BAD_TOPOLOGIES),
             pod=self.pick(_PODS, _BAD_PODS),

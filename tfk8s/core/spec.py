@@ -100,7 +100,7 @@ class Job:
         default=(),
     )
     port: int | None = key("PORT", "The port of this job's tasks. It overrides the cluster's port.", 2300)
-    spot: bool = key("BOOLEAN", "Run the tasks on spot nodes.", True, default=False)
+    spot: str | None = key("SPOT", "Run the tasks on spot nodes: of gke, as true means, karpenter, aks or eks.", True)
     priority_class: str | None = key("NAME", "The name of a PriorityClass.", "training")
     topology: Topology | None = key(
         "TOPOLOGY", "The placement of the tasks in relation to each other. If absent, on different hosts if possible."

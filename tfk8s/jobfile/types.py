@@ -7,6 +7,7 @@ from typing import Any
 
 from tfk8s.core import naming, programs, roles
 from tfk8s.core.addresses import MAX_PORT
+from tfk8s.core.job_file.spot import SPOT_NODES
 from tfk8s.core.spec import MAX_TASKS
 from tfk8s.core.storage.volumes import ACCESS_MODES
 from tfk8s.errors import quoted
@@ -109,7 +110,7 @@ class Text(Type):
 class Boolean(Type):
     """True or false."""
 
-    accepts = (bool,)
+    accepts: tuple[type, ...] = (bool,)
     expected = "true or false"
 
     def __init__(self) -> None:
@@ -163,6 +164,27 @@ class Choice(Type):
         raise Invalid("bad-value", message, f"expected {self.expected}", near and f"write {near}")
 
 
+class BooleanOrWord(Boolean):
+    """One of a few words, or a boolean: true is the first word, and false is None."""
+
+    accepts = (bool, str)
+
+    def __init__(self, *words: str) -> None:
+        self._choice = Choice(*words)
+        self.expected = self._choice.expected = f"true, false, {', '.join(words[:-1])} or {words[-1]}"
+        self.json_schema = {"enum": [True, False, *words]}
+        self._words = words
+
+    def read(self, value: Any, path: Path, /) -> Any:
+        """Return the word; None for false."""
+        if isinstance(value, bool):
+            return self._words[0] if value else None
+        if value in ("true", "false"):
+            message = f"{subject(path)} can't be text"
+            raise Invalid("wrong-type", message, f"expected {self.expected}", self.suggest(value, value))
+        return self._choice.read(value, path)
+
+
 class Parsed(Type):
     """A number or a text that a function of `values` parses."""
 
@@ -191,6 +213,7 @@ BOOLEAN = Boolean()
 DRAIN = Choice(*roles.DRAINS)
 KIND = Choice(roles.DATA)
 ACCESS_MODE = Choice(*ACCESS_MODES)
+SPOT = BooleanOrWord(*SPOT_NODES)
 RESTART_SCOPE = Choice(*programs.RESTART_SCOPES)
 
 COUNT = Number(1, MAX_TASKS)

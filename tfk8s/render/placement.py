@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfk8s.core.job_file.mappings import Topology
+from tfk8s.core.job_file.spot import SPOT_NODES, is_spot
 from tfk8s.core.spec import Job
 
 Object = dict[str, Any]
 
 GKE_ACCELERATOR = "cloud.google.com/gke-accelerator"
-GKE_SPOT = "cloud.google.com/gke-spot"
 # The labels of GKE nodes that describe their GPUs.
 GKE_GPU_LABELS = (
     GKE_ACCELERATOR,
@@ -37,8 +37,10 @@ def rules(job: Job, labels: Mapping[str, str], avoid: Sequence[str] = ()) -> Obj
     if job.gpus:
         tolerations.append({"key": job.gpu_resource, "operator": "Exists", "effect": "NoSchedule"})
     if job.spot:
-        selector[GKE_SPOT] = "true"
-        tolerations.append({"key": GKE_SPOT, "operator": "Equal", "value": "true", "effect": "NoSchedule"})
+        spot = SPOT_NODES[job.spot]
+        selector[spot.label] = spot.value
+        if spot.is_tainted:
+            tolerations.append({"key": spot.label, "operator": "Equal", "value": spot.value, "effect": "NoSchedule"})
     spec = _topology(job.topology or Topology(), labels)
     if avoid:
         spec.setdefault("affinity", {})["nodeAffinity"] = _not_on(avoid)
@@ -47,6 +49,18 @@ def rules(job: Job, labels: Mapping[str, str], avoid: Sequence[str] = ()) -> Obj
     if tolerations:
         spec["tolerations"] = tolerations
     return spec
+
+
+def selecting_fields(pod: Object) -> list[str]:
+    """Return the fields of a job that the node labels in the spec of a pod come from, or all that may be set."""
+    found = dict.fromkeys(_field(label, value) for label, value in pod.get("nodeSelector", {}).items())
+    return list(found) or ["accelerator", "node_selector"]
+
+
+def _field(label: str, value: str) -> str:
+    if label == GKE_ACCELERATOR:
+        return "accelerator"
+    return "spot" if is_spot({label: value}) else "node_selector"
 
 
 def avoided(pod: Object) -> list[str]:

@@ -1,13 +1,13 @@
 {{- /* The spec of a job's pods: list $ CLUSTER JOB. */}}
-{{- define "tfk8s.pod" }}{{ $ := first . }}{{ $job := last . }}{{ $settings := $job.settings }}{{ $spot := "cloud.google.com/gke-spot" }}
+{{- define "tfk8s.pod" }}{{ $ := first . }}{{ $job := last . }}{{ $settings := $job.settings }}
 {{- $amounts := dict "cpu" $job.cpu "memory" $job.memory }}{{ $cpu := regexFind "^[0-9.]+([eE][-+]?[0-9]+)?" $job.cpu }}
 {{- $core := get (dict "" 1 "m" 1000 "u" 1000000 "n" 1000000000) (trimPrefix $cpu $job.cpu) | default 0 | float64 }}
 {{- $nodes := $settings.node_selector | default dict }}{{ $tolerations := $settings.tolerations | default list }}
 {{- with $settings.accelerator }}{{ $_ := set $nodes "cloud.google.com/gke-accelerator" . }}{{ end }}
 {{- if $job.gpus }}{{ $_ := set $amounts $job.gpu (toString $job.gpus) }}
   {{- $tolerations = append $tolerations (dict "key" $job.gpu "operator" "Exists" "effect" "NoSchedule") }}{{ end }}
-{{- if $settings.spot }}{{ $_ := set $nodes $spot "true" }}
-  {{- $tolerations = append $tolerations (dict "key" $spot "operator" "Equal" "value" "true" "effect" "NoSchedule") }}{{ end }}
+{{- with $settings.spot }}{{ $spots := dict "karpenter" "karpenter.sh/capacity-type=spot" "eks" "eks.amazonaws.com/capacityType=SPOT" "aks" "kubernetes.azure.com/scalesetpriority=spot" }}
+  {{- $spot := get $spots (toString .) | default "cloud.google.com/gke-spot=true" | splitList "=" }}{{ $_ := set $nodes (first $spot) (last $spot) }}{{ if has (toString .) (list "true" "gke" "aks") }}{{ $tolerations = append $tolerations (dict "key" (first $spot) "operator" "Equal" "value" (last $spot) "effect" "NoSchedule") }}{{ end }}{{ end }}
 {{- $security := $.Values.security | default dict }}{{ $group := int ($security.group | default 65532) }}
 automountServiceAccountToken: false
 enableServiceLinks: false

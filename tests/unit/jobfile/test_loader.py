@@ -133,7 +133,7 @@ jobs:
         preload=("tensorflow_text", "a.b"),
         folder=str(Path.cwd()),
         port=3100,
-        spot=True,
+        spot="gke",
         priority_class="high",
     )
     assert loads(text, "job.yaml") == JobFile(
@@ -343,7 +343,7 @@ error[unclear]: YAML parsers disagree on what "yes" means
    --> job.yaml:10:11
     |
  10 |     spot: yes
-    |           ^^^ expected true or false
+    |           ^^^ expected true, false, gke, karpenter, aks or eks
     = help: write true"""
     )
 

@@ -91,7 +91,7 @@ def test_only_what_the_job_file_names_is_a_limit(named, requests, limits):
 
 def test_stateful_set_with_every_setting():
     worker = Job(
-        name="worker_", tasks=4, cpu=Quantity.parse("8"), memory=Quantity.parse("30Gi"), gpus=2, spot=True,
+        name="worker_", tasks=4, cpu=Quantity.parse("8"), memory=Quantity.parse("30Gi"), gpus=2, spot="gke",
         accelerator="nvidia-l4", env={"A": "$(B) $", "HOME": "/home"}, labels={"team": "x"}, annotations={"note": "y"},
         volumes=(Volume(path="/data", claim="data", read_only=True),), preload=("tensorflow_text", "ops"), port=2300,
         priority_class="high", node_selector={"zone": "a"}, tolerations=({"key": "k", "operator": "Exists"},),

@@ -13,11 +13,12 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client, Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pods.total_requests import allocatable, field_of, requests
+from tfk8s.core.job_file.spot import SPOT_NODES
 from tfk8s.core.resources import MEMORY, Resources, amount_text
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.render import placement, pods
-from tfk8s.render.placement import GKE_ACCELERATOR, GKE_SPOT
+from tfk8s.render.placement import GKE_ACCELERATOR
 from tfk8s.render.pods import Object
 
 # Nodes with one of these labels belong to pools, nodes with a provider's id to a cloud. Both may grow when a pod waits.
@@ -60,8 +61,8 @@ class JobFields:
         for field, part in parts.items():
             if label in part.get("nodeSelector", {}):
                 return f"{field}.nodeSelector"
-        key = {GKE_ACCELERATOR: "accelerator", GKE_SPOT: "spot"}.get(label, "node_selector")
-        return f"jobs.{self.job.name}.{key}"
+        key = "accelerator" if label == GKE_ACCELERATOR else "node_selector"
+        return f"jobs.{self.job.name}.{'spot' if self.job.spot and label == SPOT_NODES[self.job.spot].label else key}"
 
 
 def may_grow(nodes: Sequence[Object]) -> bool:
@@ -116,7 +117,10 @@ def _required_topology(pod: Object) -> list[str]:
 def _no_label(fields: JobFields, label: str, value: str, nodes: Sequence[Object]) -> str:
     values = sorted({_labels(node)[label] for node in nodes if label in _labels(node)})
     others = f", only {label}={', '.join(values)}" if values else ""
-    return f"no node has the label {label}={value}{others}: change {fields.of_label(label)}"
+    field = fields.of_label(label)
+    known = sorted({name for node in nodes for name, spot in SPOT_NODES.items() if spot.label in _labels(node)})
+    value_to_write = f" to {' or '.join(known)}" if field.endswith(".spot") and known and not values else ""
+    return f"no node has the label {label}={value}{others}: change {field}{value_to_write}"
 
 
 def can_hold(pod: Object, node: Object) -> bool:

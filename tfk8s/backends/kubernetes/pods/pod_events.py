@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tfk8s.backends.kubernetes.pods import image_pull, queues
 from tfk8s.backends.kubernetes.pods.image_pull import Pull
+from tfk8s.core.job_file.spot import KARPENTER, SPOT_NODES
 from tfk8s.render import kueue
 from tfk8s.render.pods import Object
 
@@ -28,7 +29,8 @@ _GROUP = re.compile(r"\{(\S+) \d+->\d+ \(max: \d+\)\}")
 _NODE_CLAIM = re.compile(r"nodeclaim/(\S+?)(?:-[a-z0-9]{5})?(?:,|$)")
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _POOLS = tuple(map(re.compile, (r"gk[e3]-(.+)-[0-9a-f]{8}-grp", rf"eks-(.+)-{_UUID}", r"aks-(.+)-\d+-vmss")))
-_FULL = ("size reached", "limit reached")
+_FULL = ("size reached", "limit reached", "exceed limits")
+_REPEATED = re.compile(r",? (?:daemonset overhead=\{[^}]*\}|requirements=.*?resources=\{[^}]*\})")
 _BACKOFF = "in backoff after failed scale-up"
 
 
@@ -134,13 +136,23 @@ def _node_event(event: Object, message: str, context: str) -> NodeEvent | None:
         case "NotTriggerScaleUp":
             return _not_starting(message.partition(": ")[2] or message)
         case "FailedScheduling" if is_karpenter:
-            return NodeEvent(reason=f"Karpenter starts no node for it: {message}", is_misfit=True)
+            return _without_karpenter(message)
     return None
 
 
 def _starting(pools: Sequence[str]) -> NodeEvent:
     of_pool = f" of pool {' or '.join(dict.fromkeys(pools))}" if pools else ""
     return NodeEvent(reason=f"a node{of_pool} is being started", is_starting=True)
+
+
+def _without_karpenter(message: str) -> NodeEvent:
+    """Return what Karpenter says, without the requirements and resources that its messages repeat for each pool."""
+    cause = _REPEATED.sub("", message.removeprefix("Failed to schedule pod, "))
+    others = [name for name, spot in SPOT_NODES.items() if spot.label in cause and name != KARPENTER]
+    cure = f"; write spot: {KARPENTER} in place of spot: {others[0]}" if others else ""
+    if any(words in cause for words in _FULL):
+        cure = "; raise the limits of the NodePool"
+    return NodeEvent(reason=f"Karpenter starts no node for it: {cause}{cure}", is_misfit=True)
 
 
 def _not_starting(cause: str) -> NodeEvent:

@@ -216,9 +216,9 @@ def unschedulable(job: str, pod: Object, message: str, fields: str) -> str:
     if missing := admission.missing(job, cause):
         return missing
     if "node affinity/selector" in cause:
-        fields = f"jobs.{job}.accelerator or node_selector"
-        fields += ", or shorten avoid" if placement.avoided(pod["spec"]) else ""
-        return f"no node has the labels it asks for ({cause}): change {fields}"
+        cures = [f"change jobs.{job}.{' or '.join(placement.selecting_fields(pod['spec']))}"]
+        cures += ["shorten avoid"] if placement.avoided(pod["spec"]) else []
+        return f"no node has the labels it asks for ({cause}): {', or '.join(cures)}"
     if "topology spread constraints" in cause or "pod affinity rules" in cause:
         return f"no node suits its topology ({cause}): change jobs.{job}.topology, or add nodes"
     if "untolerated taint" in cause:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tfk8s.core.job_file.spot import is_spot
 from tfk8s.core.price.rates import billed
 from tfk8s.core.resources import CPU, MEMORY, NOTHING, Resources, total
 from tfk8s.core.spec import JobFile
 from tfk8s.render import manifests
-from tfk8s.render.placement import GKE_ACCELERATOR, GKE_SPOT
+from tfk8s.render.placement import GKE_ACCELERATOR
 from tfk8s.render.pods import Object, template
 
 _DISK = "ephemeral-storage"
@@ -144,7 +145,7 @@ def billed_jobs(job_file: JobFile) -> Resources:
 
 def _billed(pod: Object) -> Resources:
     selector = pod.get("nodeSelector", {})
-    return billed(requests(pod), selector.get(GKE_ACCELERATOR), is_spot=selector.get(GKE_SPOT) == "true")
+    return billed(requests(pod), selector.get(GKE_ACCELERATOR), is_spot=is_spot(selector))
 
 
 def allocatable(node: Object) -> Resources:

@@ -103,9 +103,22 @@ IMPOSSIBLE = [
         ),
     ),
     (
-        Job(name="worker", spot=True),
+        Job(name="worker", spot="gke"),
         [node()],
         "no node has the label cloud.google.com/gke-spot=true: change jobs.worker.spot",
+    ),
+    (
+        Job(name="worker", spot="gke"),
+        [node(labels={"karpenter.sh/capacity-type": "on-demand"})],
+        "no node has the label cloud.google.com/gke-spot=true: change jobs.worker.spot to karpenter",
+    ),
+    (
+        Job(name="worker", spot="eks"),
+        [node(labels={"eks.amazonaws.com/capacityType": "ON_DEMAND"})],
+        (
+            "no node has the label eks.amazonaws.com/capacityType=SPOT, only "
+            "eks.amazonaws.com/capacityType=ON_DEMAND: change jobs.worker.spot"
+        ),
     ),
     (
         Job(name="worker", node_selector={"a": "1", "b": "1"}),

@@ -122,11 +122,44 @@ def test_a_node_that_is_not_started(reason: str, message: str, words: str) -> No
     assert not pod_status.waits_for_node(pod(), events)
 
 
-def test_karpenter_that_has_no_node() -> None:
-    message = 'Failed to schedule pod, incompatible with nodepool "default"'
-    events = seen(event("FailedScheduling", message, source="karpenter"))
+REQUIREMENTS = "requirements=karpenter.sh/capacity-type In [spot], kubernetes.io/os In [linux]"
+RESOURCES = 'resources={"cpu":"16","memory":"512Mi","pods":"3"}'
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ('incompatible with nodepool "default"', 'incompatible with nodepool "default"'),
+        (
+            f"no instance type has enough resources, {REQUIREMENTS}, {RESOURCES}",
+            "no instance type has enough resources",
+        ),
+        (
+            f"a, {REQUIREMENTS}, {RESOURCES} (CPU request >= 1 Million, m vs M typo?); b, {REQUIREMENTS}, {RESOURCES}",
+            "a (CPU request >= 1 Million, m vs M typo?); b",
+        ),
+        (
+            "all available instance types exceed limits for nodepool (NodePool=default)",
+            ("all available instance types exceed limits for nodepool (NodePool=default); raise the limits of the "
+            "NodePool"),
+        ),
+        (
+            'incompatible requirements, label "cloud.google.com/gke-spot" does not have known values',
+            ('incompatible requirements, label "cloud.google.com/gke-spot" does not have known values; write '
+            "spot: karpenter in place of spot: gke"),
+        ),
+        (
+            ("incompatible requirements, key karpenter.sh/capacity-type, karpenter.sh/capacity-type In [spot] not in "
+            "karpenter.sh/capacity-type In [on-demand]"),
+            ("incompatible requirements, key karpenter.sh/capacity-type, karpenter.sh/capacity-type In [spot] not in "
+            "karpenter.sh/capacity-type In [on-demand]"),
+        ),
+    ],
+)  # fmt: skip
+def test_karpenter_that_has_no_node(message: str, words: str) -> None:
+    events = seen(event("FailedScheduling", f"Failed to schedule pod, {message}", source="karpenter"))
     assert pod_status.phase_and_reason("worker", pod(), events)[1] == (
-        f"{BY_SCHEDULER}; Karpenter starts no node for it: {message}"
+        f"{BY_SCHEDULER}; Karpenter starts no node for it: {words}"
     )
 
 
