@@ -18,6 +18,7 @@ from tfk8s.cli.start_progress import Progress, cell, task_table
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.events import Event
 from tfk8s.core.lifetime import NOTICE, format_duration
+from tfk8s.core.price.rates import money
 from tfk8s.core.progress import duration
 from tfk8s.core.status import ClusterStatus, ScriptStatus
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskError
@@ -55,10 +56,10 @@ def status(
     JSON: name, backend, location, phase, exit_code (of the run of programs), reason, target, master, created,
     removed_at, idle, idle_suspend, lease, idle_since, limits_problem, suspended (since, by, idle), gang ("PodGroup",
     "Kueue" or ""), isolation, way_out, python (the interpreter's path), tensorflow (its version), requests (cpu,
-    memory, gpus), and tasks, each with task, job, index, phase, address, where, restarts, exit_code, since, progress
-    (step, total, rate, remaining, metrics), reason; and scripts, each with script, phase, exit_code, command, where,
-    since, progress, reason; and stragglers, each with task, job, index, rate (steps in a second), and the median of its
-    job.
+    memory, gpus), cost (amount, currency; null without rates), and tasks, each with task, job, index, phase, address,
+    where, restarts, exit_code, since, progress (step, total, rate, remaining, metrics), reason; and scripts, each
+    with script, phase, exit_code, command, where, since, progress, reason; and stragglers, each with task, job,
+    index, rate (steps in a second), and the median of its job.
     """
     if name is not None and (entry := past(name)):
         _show_past(entry, output, watch=watch)
@@ -122,7 +123,7 @@ def ls(
     if output is not None:
         document([json_output.cluster(status) for status in clusters])
     elif clusters:
-        say(_clusters(clusters, [cluster.common_reason for cluster in clusters], feature("history").costs(clusters)))
+        say(_clusters(clusters, [cluster.common_reason for cluster in clusters]))
     else:
         note("no clusters")
     if output is None:
@@ -169,7 +170,7 @@ def _show(cluster: ClusterStatus, output: str | None) -> None:
     if output is not None:
         document(json_output.cluster(cluster))
         return
-    say(_clusters([cluster], [""], feature("history").costs([cluster])))
+    say(_clusters([cluster], [""]))
     if cluster.reason:
         say(f"\n{cluster.reason}")
     is_limited = any(limit is not None for limit in cluster.limits)
@@ -190,9 +191,11 @@ def _show(cluster: ClusterStatus, output: str | None) -> None:
         say("\n" + table(_SCRIPT, map(_script, cluster.scripts), sys.stdout, _OPTIONAL))
 
 
-def _clusters(clusters: Sequence[ClusterStatus], reasons: Sequence[str], costs: Sequence[str]) -> str:
+def _clusters(clusters: Sequence[ClusterStatus], reasons: Sequence[str]) -> str:
     """Return the table of clusters, their costs and reasons, without the columns that are empty."""
-    rows = ((*_cluster(cluster), *rest) for cluster, *rest in zip(clusters, costs, reasons, strict=True))
+    costs = map(feature("history").cost_so_far, clusters)
+    cells = (currency and money(amount, currency) for amount, currency in costs)
+    rows = ((*_cluster(cluster), *rest) for cluster, *rest in zip(clusters, cells, reasons, strict=True))
     return table((*_CLUSTER, "COST", "REASON"), rows, sys.stdout, (*_OPTIONAL, "COST", "REASON"))
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from tfk8s.api import feature
 from tfk8s.backends.devices import TaskDevices
 from tfk8s.cli.error_report import Description
 from tfk8s.cli.output import moment
@@ -33,6 +34,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\S+ ", re.ASCII)
 
 def cluster(status: ClusterStatus) -> Document:
     """Return the document of a cluster, which `status -o json` prints; `ls -o json` prints a list of them."""
+    amount, currency = feature("history").cost_so_far(status)
     return {
         "name": status.name,
         "backend": status.backend,
@@ -56,6 +58,7 @@ def cluster(status: ClusterStatus) -> Document:
         "python": status.python,
         "tensorflow": status.tensorflow,
         "requests": _resources(status.requests),
+        "cost": {"amount": round(amount, 4), "currency": currency} if currency else None,
         "scripts": [_script(script) for script in status.scripts],
         "tasks": [_task(task) for task in status.tasks],
         "stragglers": [{**slow._asdict(), **task_name(slow.task)} for slow in status.stragglers],

@@ -66,6 +66,7 @@ DOCUMENT = {
     "python": "",
     "tensorflow": "",
     "requests": {"cpu": 0.0, "memory": 0, "gpus": 0},
+    "cost": None,
     "scripts": [],
     "stragglers": [],
     "tasks": [

@@ -153,6 +153,7 @@ def test_costs_show_where_rates_are_known(run: Run, backend: FakeBackend) -> Non
     priced.add("tasks", moment=NOW - 3600, requests={"price": 2.5, "currency": "EUR"})
     assert "  2.50 EUR" in run("ls")[1]
     assert "  2.50 EUR" in run("status", "mnist")[1]
+    assert json.loads(run("ls", "-o", "json")[1])[0]["cost"] == {"amount": 2.5, "currency": "EUR"}
     writing.end(priced, "was removed by `tfk8s down`", moment=NOW - 1800)
     assert "  1.25 EUR  " in run("history")[1]
     assert "cost: 1.25 EUR\n" in run("status", "mnist@2")[1]

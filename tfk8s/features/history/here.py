@@ -22,7 +22,6 @@ from tfk8s.core.events import Event, of_phase
 from tfk8s.core.history.entry import OPEN, Entry, PastTask, Row
 from tfk8s.core.history.facts import cost
 from tfk8s.core.plan import Field
-from tfk8s.core.price.rates import money
 from tfk8s.core.progress import duration
 from tfk8s.core.script import LogLine, LogOptions, Logs, shown
 from tfk8s.core.spec import Task
@@ -118,15 +117,10 @@ def _now(row: Row) -> Row:
         return row
 
 
-def costs(clusters: Iterable[ClusterStatus]) -> list[str]:
-    """Return what each cluster has cost so far, by its open entry; "" without an entry or rates."""
-    now = time.time()
-    return [_cost_so_far(writing.find_open(cluster.name, cluster.location), now) for cluster in clusters]
-
-
-def _cost_so_far(entry: EntryFiles | None, now: float) -> str:
-    amount, currency = cost(entry.facts(), now) if entry else (0.0, "")
-    return currency and money(amount, currency)
+def cost_so_far(cluster: ClusterStatus) -> tuple[float, str]:
+    """Return what a cluster has cost so far, by its open entry, and the currency: "" without an entry or rates."""
+    entry = writing.find_open(cluster.name, cluster.location)
+    return cost(entry.facts(), time.time()) if entry else (0.0, "")
 
 
 def complete_lost(entries: Sequence[EntryFiles]) -> None:
