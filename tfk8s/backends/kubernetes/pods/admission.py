@@ -23,6 +23,7 @@ _KINDS = {
 }
 _NO_KEY = re.compile(r"couldn't find key (\S+) in (Secret|ConfigMap) [^/]+/(\S+)")
 _OWN_VOLUME = 'for volume "tfk8s"'  # render/pods.py and render/script_job.py
+_PROGRAM_VOLUME = 'for volume "program"'  # render/program_job.py
 _QUOTA = re.compile(r"exceeded quota: ([^,]+), (.*)", re.DOTALL)
 _NEEDED_LIMITS = re.compile(r"failed quota: ([^:]+): must specify (.*)", re.DOTALL)
 _LIMIT_BELOW_REQUEST = re.compile(r"must be less than or equal to (cpu|memory) limit of (\S+)")
@@ -70,6 +71,8 @@ def missing(job: str, message: str) -> str:
     if _OWN_VOLUME in message:
         advice = "run the script again" if kind == "secret" else "`tfk8s up` creates it again"
         return f'its {_KINDS[kind]} "{name}", which tfk8s created, is gone: {advice}'
+    if _PROGRAM_VOLUME in message:
+        return f'there is no Secret "{name}" with the folder of the programs: `tfk8s up` creates it'
     field = "security.service_account" if kind == "serviceaccount" else f"volumes or jobs.{job}.volumes"
     return f'there is no {_KINDS[kind]} "{name}": create it, or change {field}'
 

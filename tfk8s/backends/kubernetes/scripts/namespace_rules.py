@@ -61,5 +61,5 @@ def _left(name: str, quotas: Iterable[Object]) -> Iterator[Quantity]:
         is_scoped = "scopes" in quota["spec"] or "scopeSelector" in quota["spec"]
         if key in status.get("hard", {}) and not is_scoped:
             used = Quantity.parse(str(status.get("used", {}).get(key, "0"))).value
-            left: Decimal = Quantity.parse(str(status["hard"][key])).value - used
-            yield max(REQUESTS[name], quantity(name, left), key=lambda amount: amount.value)
+            left: Decimal = Quantity.parse(str(status["hard"][key])).value - used  # below 0 if the quota came later
+            yield quantity(name, max(REQUESTS[name].value, left))

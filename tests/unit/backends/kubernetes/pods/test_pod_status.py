@@ -173,6 +173,11 @@ CASES = [
         Phase.PENDING, 'its Secret "demo-s", which tfk8s created, is gone: run the script again',
     ),
     (
+        waiting("ContainerCreating"), ('MountVolume.SetUp failed for volume "program" : secret "p-program" not found',),
+        Phase.PENDING,
+        'there is no Secret "p-program" with the folder of the programs: `tfk8s up` creates it',
+    ),
+    (
         waiting("ContainerCreating"), ("old", 'MountVolume.SetUp failed for volume "v" : configmap "c" not found'),
         Phase.PENDING, 'there is no ConfigMap "c": create it, or change volumes or jobs.worker.volumes',
     ),

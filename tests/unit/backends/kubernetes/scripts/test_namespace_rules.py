@@ -55,9 +55,10 @@ def test_the_strictest_rule_counts() -> None:
     assert found["ephemeral-storage"] == NamespaceRule()
 
 
-def test_a_quota_that_is_used_up_leaves_the_request_so_that_the_api_server_refuses_it() -> None:
-    found = read([], [quota({"limits.memory": "4Gi"}, {"limits.memory": "4Gi"})])
-    assert found["memory"].maximum == q("512Mi")
+@pytest.mark.parametrize("used", ["4Gi", "3584Mi", "3900Mi", "8Gi"])
+def test_a_quota_that_is_used_up_leaves_the_request_so_that_the_api_server_refuses_it(used: str) -> None:
+    found = read([], [quota({"limits.memory": "4Gi", "limits.cpu": "1"}, {"limits.memory": used, "limits.cpu": "3"})])
+    assert (found["memory"].maximum, found["cpu"].maximum) == (q("512Mi"), q("50m"))
 
 
 @pytest.mark.parametrize("code", [403, 404])
