@@ -35,6 +35,7 @@ CALLS: dict[str, Callable[[Backend, str], object]] = {
     "script_log": lambda backend, name: backend.detached.log(name, "script-1"),
     "show": lambda backend, name: backend.detached.show(name, "script-1", LogOptions()),
     "stacks": lambda backend, name: backend.inside.stacks(name, [str(FIRST)]),
+    "usage": lambda backend, name: backend.inside.usage(name, [str(FIRST)]),
     "start": lambda backend, name: backend.detached.start(name, Script(path=Path(__file__))),
     "stop": lambda backend, name: backend.detached.stop(name, "script-1"),
     "tensorboard": lambda backend, name: backend.scripts.tensorboard(
@@ -82,9 +83,10 @@ class BackendContract:
         assert [task.restarts for task in status.tasks] == [0, 0, 0]
         assert status.master == FIRST
 
-    def test_stacks_have_the_chosen_names(self, backend: Backend, shared: str) -> None:
+    def test_stacks_and_usage_have_the_chosen_names(self, backend: Backend, shared: str) -> None:
         chosen = [str(PS), str(FIRST)]
         assert [found.name for found in backend.inside.stacks(shared, chosen)] == chosen
+        assert [found.name for found in backend.inside.usage(shared, chosen)] == chosen
 
     def test_clusters_are_listed_by_name(self, backend: Backend, shared: str, own: str) -> None:
         names = [status.name for status in backend.clusters()]

@@ -297,6 +297,7 @@ def test_stacks_name_the_line_and_the_task_that_a_script_waits_for(backend, clus
 
     try:
         status, found = polling.wait_until(look, "the script to wait", 120)
+        used = backend.inside.usage(cluster, ["worker/1", script])
     finally:
         backend.detached.stop(cluster, script)
     (process,) = found[script].processes
@@ -307,3 +308,7 @@ def test_stacks_name_the_line_and_the_task_that_a_script_waits_for(backend, clus
     assert "worker/1" in explainer(status, found.values())(main.call)
     (server,) = found["worker/1"].processes
     assert (server.state, server.threads) == ("S", None)
+    for usage in used:
+        assert usage.memory > 20 << 20, usage
+        assert None not in (usage.cpu, usage.received, usage.sent), usage
+        assert not usage.problem

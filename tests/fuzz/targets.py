@@ -16,9 +16,10 @@ from unittest import mock
 from fakes.web_socket import client_that_opens
 from websocket import WebSocketException
 
+from tfk8s.backends import stacks, usage
 from tfk8s.backends.kubernetes.api_server import lines, streams, web_sockets
 from tfk8s.backends.kubernetes.api_server.commands import RemoteCommand
-from tfk8s.backends.kubernetes.scripts import warm_requests
+from tfk8s.backends.kubernetes.scripts import inside_containers, warm_requests
 from tfk8s.core.script import Download, LogOptions
 from tfk8s.errors import ClusterError
 from tfk8s.log import log
@@ -234,3 +235,11 @@ def _folder() -> Iterator[Path]:
 
 def _check(folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["inside"]
+
+
+@target
+def looks_into_containers(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        documents = inside_containers.parse_answer(data)
+        for found in (stacks.parse("a", documents), usage.parse("a", documents)):
+            str(found)

@@ -57,6 +57,7 @@ ELSEWHERE = {
     "tfk8s stacks mnist script": "tests/unit/features/test_stacks.py",
     "tfk8s status --watch": "tests/unit/cli/test_inspect.py",
     "tfk8s status mnist@": "tests/unit/features/test_history.py",
+    "tfk8s top --watch": "tests/unit/features/test_top.py",
     "tfk8s tensorboard": "tests/local/test_tensorboard.py",
     "uv ": "`make release` installs the wheel, tests/versions makes environments with uv",
 }

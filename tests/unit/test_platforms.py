@@ -23,7 +23,7 @@ WORKING = {
     "up": FILE,
     "submit": f"mnist {SCRIPT}", "run": f"{FILE} {SCRIPT}", "wait": "mnist --help", "stop": "mnist script-4e9c21",
     "status": "mnist", "ls": "", "history": "", "devices": "mnist", "logs": "mnist", "exec": "mnist worker/0 ls",
-    "cp": "mnist worker/0:/ckpt/model model", "stacks": "mnist",
+    "cp": "mnist worker/0:/ckpt/model model", "stacks": "mnist", "top": "mnist",
     "events": "mnist", "scale": "mnist worker=3", "restart": "mnist", "suspend": "--yes mnist", "resume": "mnist",
     "down": "mnist", "roles": "",
     "tensorboard": "--help", "image": "build --help", "kind": "up --help", "completion": "bash",

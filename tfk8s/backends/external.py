@@ -22,7 +22,8 @@ from tfk8s.sessions.timing import TIMING
 
 _VERBS = {
     "apply": "start", "plan": "start", "delete": "remove", "events": "show the events of", "logs": "show the logs of",
-    "execute": "run a command beside", "stacks": "look into", "end_programs": "end the programs of",
+    "execute": "run a command beside", "stacks": "look into", "usage": "look into",
+    "end_programs": "end the programs of",
     "release": "remove", "fetch": "copy files of", "send": "copy files to",
     "suspend": "suspend", "resume": "resume",
 }  # fmt: skip

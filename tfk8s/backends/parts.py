@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # commands that need no backend import this module too
 
     from tfk8s.backends.history.files import EntryFiles
     from tfk8s.backends.stacks import Stacks
+    from tfk8s.backends.usage import Usage
     from tfk8s.core.spec import JobFile, Task
     from tfk8s.core.storage.volumes import KeptClaim
     from tfk8s.errors import Tfk8sError
@@ -123,6 +124,10 @@ class Inside(Protocol):
             name: the cluster's.
             chosen: the names of tasks ("worker/1"), and of scripts as the status has them.
         """
+        ...
+
+    def usage(self, name: str, chosen: Sequence[str]) -> list[Usage]:
+        """Return what tasks and scripts use, over a second, in the order of their names; arguments as `stacks`."""
         ...
 
     def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:

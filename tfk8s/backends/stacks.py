@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfk8s.backends.plain import as_plain, from_plain
 from tfk8s.core.progress import duration
 from tfk8s.core.status import ClusterStatus
 
@@ -125,8 +126,11 @@ class Stacks:
 
 
 def parse(name: str, documents: Iterable[Mapping[str, Any]]) -> Stacks:
-    """Return the stacks that `task/programs/inspector.py` has printed."""
-    return Stacks(name, tuple(map(_process, documents)))
+    """Return the stacks that `task/programs/inspector.py` has printed. It may run in a pod, which may send anything."""
+    try:
+        return Stacks(name, tuple(from_plain(ProcessStacks, as_plain(_process(document))) for document in documents))
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
+        return Stacks(name, problem="its processes gave an answer that can't be read")
 
 
 def _process(document: Mapping[str, Any]) -> ProcessStacks:

@@ -101,6 +101,7 @@ COMMANDS = {
     "exec": ("cli.tasks", "Run a command beside a task's server."),
     "cp": ("features.copies.command", "Copy a file or a folder from a task's container, or to it."),
     "stacks": ("features.stacks.command", "Show where tasks and scripts are, if nothing moves."),
+    "top": ("features.top.command", "Show what tasks and scripts use: CPU, memory, network, GPUs."),
     "events": ("cli.inspect", "List the events of a cluster, oldest first."),
     "scale": ("cli.lifecycle", "Change the number of tasks of jobs."),
     "restart": ("cli.lifecycle", "Restart a task, or all tasks."),

@@ -77,6 +77,10 @@ class Panel:
 
     def update(self, status: ClusterStatus) -> None:
         """Show the current status."""
+        self.show(panel_text(status, shutil.get_terminal_size().lines, self._stream))
+
+    def show(self, lines: str) -> None:
+        """Show lines in place of the last ones."""
         from rich.live import Live
         from rich.text import Text
 
@@ -85,8 +89,7 @@ class Panel:
 
             self._live = Live(console=Console(file=self._stream), auto_refresh=False, transient=self._transient)
             self._live.start()
-        height = shutil.get_terminal_size().lines
-        text = Text.from_ansi(visible(panel_text(status, height, self._stream)), no_wrap=True, overflow="ellipsis")
+        text = Text.from_ansi(visible(lines), no_wrap=True, overflow="ellipsis")
         self._live.update(text, refresh=True)
 
     def close(self) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfk8s.backends.stacks import Stacks
+    from tfk8s.backends.usage import Usage
     from tfk8s.sessions.forward import Forward
     from tfk8s.sessions.session import Prepare, RecoveringSessions
 
@@ -160,6 +161,11 @@ class Cluster(SuspendableCluster, SubmittingCluster):
     def stacks(self, tasks: Iterable[str] = ()) -> list[Stacks]:
         """Return what tasks and running scripts do now; `tasks` as for `logs`, or names of scripts."""
         found: list[Stacks] = self.features("stacks").read(self.backend, self.name, tasks)[1]
+        return found
+
+    def top(self, tasks: Iterable[str] = ()) -> list[Usage]:
+        """Return what tasks and running scripts use, over a second; `tasks` as for `stacks`."""
+        found: list[Usage] = self.features("top").read(self.backend, self.name, tasks)[1]
         return found
 
     def restart(

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from tfk8s.core import naming
 from tfk8s.core.roles import MIN_DATA_TASKS
 from tfk8s.core.spec import MAX_TASKS, Task
+from tfk8s.core.status import ClusterStatus, ScriptPhase
 from tfk8s.errors import InvalidInput, there_are
 
 _HOLDERS = "ps"  # the job whose tasks hold variables
@@ -56,6 +57,23 @@ def select(words: Iterable[str], tasks: Iterable[Task]) -> list[Task]:
         if word not in jobs:
             chosen.add(parse_task(word, known))
     return [task for task in known if task in chosen] or known
+
+
+def choose(status: ClusterStatus, words: Iterable[str]) -> list[str]:
+    """Return the names of tasks and running scripts that words name, the tasks first; no word names all.
+
+    Args:
+        words: those of `select`, the names of scripts, and the process ids of scripts on this machine.
+
+    Raises:
+        InvalidInput: no task, no job and no running script has such a name.
+    """
+    running = [script.name for script in status.scripts if script.phase is ScriptPhase.RUNNING]
+    words = list(words)
+    scripts = [name for name in running if not words or {name, name.removeprefix("pid ")} & set(words)]
+    others = [word for word in words if not {word, f"pid {word}"} & set(running)]
+    tasks = select(others, [task.task for task in status.tasks]) if others or not words else []
+    return [*map(str, tasks), *scripts]
 
 
 def parse_excluded(words: Iterable[str], tasks: Iterable[Task], master: Task) -> list[Task]:

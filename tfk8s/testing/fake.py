@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -17,6 +16,7 @@ from tfk8s.backends.parts import History, Shared
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.backends.stacks import Stacks
+from tfk8s.backends.usage import Usage
 from tfk8s.core import job_kinds
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan, Scaling, compare
@@ -214,10 +214,7 @@ class FakeBackend:
         """Make the task, or all tasks, other ones."""
         status = self._check(name)
         self.calls.append(f"restart {name} {task}")
-        begin = functools.partial(statuses.start, phase=self.first_phase, exit_code=self.exit_code)
-        again = [begin(replace(old, restarts=old.restarts + 1)) for old in status.tasks]
-        tasks = (new if task in (None, new.task) else old for old, new in zip(status.tasks, again, strict=True))
-        self.statuses[name] = replace(status, tasks=tuple(tasks))
+        self.statuses[name] = statuses.restart(status, task, self.first_phase, self.exit_code)
         return True
 
     def suspend(self, name: str, by: str) -> bool:
@@ -256,6 +253,11 @@ class FakeBackend:
         """Return names without processes."""
         self._check(name)
         return [Stacks(other, problem="has no process") for other in chosen]
+
+    def usage(self, name: str, chosen: Sequence[str]) -> list[Usage]:
+        """Return names without amounts."""
+        self._check(name)
+        return [Usage(name=other, problem="has no process") for other in chosen]
 
     def tensorboard(self, name: str, **_: object) -> NoReturn:
         """Refuse: nothing serves a page."""

@@ -9,7 +9,7 @@ from tfk8s.backends import suspended
 from tfk8s.core import addresses, job_kinds, roles
 from tfk8s.core.lifetime import Suspension
 from tfk8s.core.resources import named
-from tfk8s.core.spec import JobFile
+from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 
 CREATED = 1_700_000_000.0  # when every cluster was made
@@ -47,6 +47,13 @@ def start(task: TaskStatus, phase: Phase, exit_code: int) -> TaskStatus:
         return replace(task, phase=phase)
     reason, end = (f"exited with {exit_code}", Phase.FAILED) if exit_code else ("", Phase.SUCCEEDED)
     return replace(task, phase=end, exit_code=exit_code, reason=reason)
+
+
+def restart(status: ClusterStatus, task: Task | None, phase: Phase, exit_code: int) -> ClusterStatus:
+    """Return a status in which a task, or all tasks, are other ones; further arguments as for `start`."""
+    again = [start(replace(old, restarts=old.restarts + 1), phase, exit_code) for old in status.tasks]
+    tasks = (new if task in (None, new.task) else old for old, new in zip(status.tasks, again, strict=True))
+    return replace(status, tasks=tuple(tasks))
 
 
 def suspend(status: ClusterStatus, by: str, flags: str) -> ClusterStatus:

@@ -118,6 +118,7 @@ def test_another_name_is_no_cluster(backend: ExternalBackend) -> None:
         (lambda backend, spec: backend.inside.execute("there", CHIEF, ["true"]), "run a command beside"),
         (lambda backend, spec: backend.restart("there", None), "restart"),
         (lambda backend, spec: backend.inside.stacks("there", []), "look into"),
+        (lambda backend, spec: backend.inside.usage("there", []), "look into"),
         (lambda backend, spec: backend.delete("there"), "remove"),
     ],
 )

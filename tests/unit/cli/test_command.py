@@ -54,6 +54,7 @@ Commands:
   exec         Run a command beside a task's server.
   cp           Copy a file or a folder from a task's container, or to it.
   stacks       Show where tasks and scripts are, if nothing moves.
+  top          Show what tasks and scripts use: CPU, memory, network, GPUs.
   events       List the events of a cluster, oldest first.
   scale        Change the number of tasks of jobs.
   restart      Restart a task, or all tasks.

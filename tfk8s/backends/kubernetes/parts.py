@@ -16,6 +16,7 @@ from tfk8s.backends.kubernetes.nodes import free_gpus
 from tfk8s.backends.kubernetes.workloads import program_jobs, task_files, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.stacks import Stacks
+from tfk8s.backends.usage import Usage
 from tfk8s.core.script import Download, LogOptions, Outcome, Script
 from tfk8s.core.spec import Task
 from tfk8s.core.storage.volumes import KeptClaim
@@ -132,9 +133,15 @@ class InsidePods(_Part):
 
     def stacks(self, name: str, chosen: Sequence[str]) -> list[Stacks]:
         """Look into the containers of tasks and scripts."""
-        from tfk8s.backends.kubernetes.scripts import script_stacks
+        from tfk8s.backends.kubernetes.scripts import inside_containers
 
-        return script_stacks.read(self._client, self._find_awake(name), chosen)
+        return inside_containers.read_stacks(self._client, self._find_awake(name), chosen)
+
+    def usage(self, name: str, chosen: Sequence[str]) -> list[Usage]:
+        """Measure the containers of tasks and scripts."""
+        from tfk8s.backends.kubernetes.scripts import inside_containers
+
+        return inside_containers.read_usage(self._client, self._find_awake(name), chosen)
 
     def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
         """End Jobs of programs after the end of another Job, which ends only its own pods."""

@@ -43,6 +43,7 @@ from tfk8s.sessions.timing import TIMING
 
 if TYPE_CHECKING:
     from tfk8s.backends.stacks import Stacks
+    from tfk8s.backends.usage import Usage
 
 _MAX_END_AGE = 20.0
 _STREAMS = (0, 1, 2)
@@ -272,6 +273,12 @@ class InsideProcesses:
         from tfk8s.backends.local import task_commands
 
         return task_commands.read_stacks(*_find(name), chosen)
+
+    def usage(self, name: str, chosen: Sequence[str]) -> list[Usage]:
+        """Measure processes."""
+        from tfk8s.backends.local import task_commands
+
+        return task_commands.read_usage(*_find(name), chosen)
 
     def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
         """Do nothing: the supervisor ends the programs."""

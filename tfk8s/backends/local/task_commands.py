@@ -1,4 +1,4 @@
-"""Commands in the network of a cluster: those of `tfk8s exec` in the user's terminal, and that of `tfk8s stacks`."""
+"""Commands in the network of a cluster: `tfk8s exec` in the user's terminal, and the looks of `tfk8s stacks`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tfk8s.backends import interpreter, local_scripts, stacks
+from tfk8s.backends import interpreter, local_scripts, stacks, usage
 from tfk8s.backends.local import mounts, network_namespace, supervisor_client
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.backends.local.state import Folder
 from tfk8s.backends.local.supervision import script_request
 from tfk8s.backends.stacks import Stacks
+from tfk8s.backends.usage import Usage
 from tfk8s.core.script import NOT_EXECUTABLE, NOT_FOUND
 from tfk8s.core.spec import Task
 from tfk8s.core.storage import claims
 from tfk8s.errors import ClusterError
 
-_STACKS_TIMEOUT = 30.0  # for two looks at all processes, on a busy machine
+_LOOK_TIMEOUT = 30.0  # for two looks at all processes, on a busy machine
 
 
 def run(folder: Folder, record: Record, task: Task, words: Sequence[str]) -> int:
@@ -63,15 +64,29 @@ def read_stacks(folder: Folder, record: Record, chosen: Sequence[str]) -> list[S
         SupervisorGone: the cluster has ended.
         ClusterError: this machine allows no process to join the cluster's network, or is too slow.
     """
-    observed = supervisor_client.observe(folder)
-    pids = {f"{task['job']}/{task['index']}": task["pid"] for task in observed.tasks}
-    pids |= {f"pid {script['pid']}": script["pid"] for script in observed.scripts}
-    running = [str(pids[name]) for name in chosen if pids.get(name)]
-    found = {document["pid"]: document for document in _inspect(folder, record, running)} if running else {}
+    pids, answers = _ask(folder, record, chosen, "tfk8s.task.programs.inspector")
+    found = {document["pid"]: document for document in answers}
     return [
         stacks.parse(name, [found[pids[name]]]) if pids.get(name) else Stacks(name, problem="has no process")
         for name in chosen
     ]
+
+
+def read_usage(folder: Folder, record: Record, chosen: Sequence[str]) -> list[Usage]:
+    """Return what tasks and scripts use; see `Backend.usage`. Errors as of `read_stacks`."""
+    pids, answers = _ask(folder, record, chosen, "tfk8s.backends.meter")
+    return [usage.parse(name, answers, pids.get(name) or -1) for name in chosen]
+
+
+def _ask(
+    folder: Folder, record: Record, chosen: Sequence[str], program: str
+) -> tuple[Mapping[str, int | None], list[dict[str, Any]]]:
+    """Return the process ids of tasks and scripts, and what a program says of those chosen."""
+    observed = supervisor_client.observe(folder)
+    pids = {f"{task['job']}/{task['index']}": task["pid"] for task in observed.tasks}
+    pids |= {f"pid {script['pid']}": script["pid"] for script in observed.scripts}
+    running = [str(pids[name]) for name in chosen if pids.get(name)]
+    return pids, _look(folder, record, program, running) if running else []
 
 
 def _proxy(folder: Folder, record: Record) -> dict[str, str]:
@@ -79,17 +94,17 @@ def _proxy(folder: Folder, record: Record) -> dict[str, str]:
     return {} if record.isolation.is_shared else supervisor_client.observe(folder).proxy
 
 
-def _inspect(folder: Folder, record: Record, pids: Sequence[str]) -> list[dict[str, Any]]:
-    command = interpreter.command(sys.executable, "tfk8s.task.programs.inspector", *pids)
+def _look(folder: Folder, record: Record, program: str, pids: Sequence[str]) -> list[dict[str, Any]]:
+    command = interpreter.command(sys.executable, program, *pids)
     try:
         ended = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=_STACKS_TIMEOUT, check=True,
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=_LOOK_TIMEOUT, check=True,
             preexec_fn=_entrance(folder, record),
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
-        raise ClusterError(f"no stacks in {_STACKS_TIMEOUT:g} s: this machine has no CPU to spare") from error
+        raise ClusterError(f"no answer in {_LOOK_TIMEOUT:g} s: this machine has no CPU to spare") from error
     except subprocess.CalledProcessError as error:
-        raise ClusterError(f"the stacks can't be read: exit code {error.returncode}") from error
+        raise ClusterError(f"the processes can't be looked at: exit code {error.returncode}") from error
     except subprocess.SubprocessError as error:
         raise _refused(record) from error
     found: list[dict[str, Any]] = json.loads(ended.stdout)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from tfk8s.backends.protocol import Backend
 from tfk8s.backends.stacks import Stacks
-from tfk8s.core.status import ClusterStatus, ScriptPhase
-from tfk8s.core.task_names import select
+from tfk8s.core.status import ClusterStatus
+from tfk8s.core.task_names import choose
 
 
 def read(backend: Backend, name: str, words: Iterable[str] = ()) -> tuple[ClusterStatus, list[Stacks]]:
@@ -22,13 +22,3 @@ def read(backend: Backend, name: str, words: Iterable[str] = ()) -> tuple[Cluste
     """
     status = backend.observe(name)
     return status, backend.inside.stacks(name, choose(status, words))
-
-
-def choose(status: ClusterStatus, words: Iterable[str]) -> list[str]:
-    """Return the names of tasks and running scripts that words name, the tasks first."""
-    running = [script.name for script in status.scripts if script.phase is ScriptPhase.RUNNING]
-    words = list(words)
-    scripts = [name for name in running if not words or {name, name.removeprefix("pid ")} & set(words)]
-    others = [word for word in words if not {word, f"pid {word}"} & set(running)]
-    tasks = select(others, [task.task for task in status.tasks]) if others or not words else []
-    return [*map(str, tasks), *scripts]

@@ -1,4 +1,4 @@
-"""The stacks of pods, from a command in their containers."""
+"""The stacks of pods and what they use, from a command in their containers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from fakes.web_socket import Stream, client_that_opens
 
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.scripts import script_stacks
+from tfk8s.backends.kubernetes.scripts import inside_containers
 from tfk8s.backends.stacks import ProcessStacks, Stacks
+from tfk8s.backends.usage import Usage
 from tfk8s.core.spec import Task
 from tfk8s.render import manifests, warm_job
 from tfk8s.render.script_job import JOB_NAME
@@ -63,13 +64,38 @@ def test_stacks_of_a_task_of_scripts_and_of_a_script_in_a_warm_pod(monkeypatch: 
         return ProcessStacks(pid=pid, state="S", computes=False)
 
     chosen = ["worker/1", "script-000001", "script-000002", "script-000004"]
-    assert script_stacks.read(client, CLUSTER, chosen) == [
+    assert inside_containers.read_stacks(client, CLUSTER, chosen) == [
         Stacks("worker/1", (process(1),)),
         Stacks("script-000001", (process(2),)),
         Stacks("script-000002", problem="has no process"),
         Stacks("script-000004", (process(4),)),
     ]
     assert sorted(opened) == sorted(found), "one look at each container"
+
+
+def test_usage_of_a_task_and_of_a_script_in_a_warm_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = json.dumps([{"pid": 0, "cpu": 0.5, "memory": 7, "cpu_limit": "2"}]).encode()
+    monkeypatch.setattr(streams, "open_stream", lambda *_: Stream((BINARY, b"\1" + answer), SUCCESS))
+    client: Any = SimpleNamespace(get=lambda *_: {"items": PODS[2:]})
+    assert inside_containers.read_usage(client, CLUSTER, ["worker/1", "script-000004"]) == [
+        Usage(name="worker/1", cpu=0.5, memory=7),
+        Usage(name="script-000004", problem="shares a warm pod, whose scripts are not told apart"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"[1]", b"{}", b"[" * 9999, b"[" + b" " * inside_containers.MAX_ANSWER, b"\xff",
+        json.dumps([{**PROCESS, "pid": "1"}]).encode(), json.dumps([{**PROCESS, "python": [7]}]).encode(),
+        json.dumps([{**PROCESS, "python": [{"name": [], "is_main": 1, "frames": [[1]], "call": {}}]}]).encode(),
+    ],
+)  # fmt: skip
+def test_a_container_that_lies(answer: bytes) -> None:
+    client = client_that_opens(Stream((BINARY, b"\1" + answer), SUCCESS))
+    (found,) = inside_containers.read_stacks(client, CLUSTER, ["worker/0"])
+    assert "answer" in found.problem
+    assert "can't be read" in found.problem
 
 
 @pytest.mark.parametrize(
@@ -82,7 +108,7 @@ def test_stacks_of_a_task_of_scripts_and_of_a_script_in_a_warm_pod(monkeypatch: 
 )
 def test_container_that_can_not_be_looked_into(messages: list[tuple[int, bytes]], problem: str) -> None:
     client = client_that_opens(Stream(*messages))
-    assert script_stacks.read(client, CLUSTER, ["worker/0"]) == [Stacks("worker/0", problem=problem)]
+    assert inside_containers.read_stacks(client, CLUSTER, ["worker/0"]) == [Stacks("worker/0", problem=problem)]
 
 
 def test_script_of_a_warm_pod_that_can_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +122,7 @@ def test_script_of_a_warm_pod_that_can_not_answer(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(streams, "open_stream", open_stream)
     client: Any = SimpleNamespace(get=lambda *_: {"items": PODS[2:]})
-    (found,) = script_stacks.read(client, CLUSTER, ["script-000004"])
+    (found,) = inside_containers.read_stacks(client, CLUSTER, ["script-000004"])
     assert found.problem == (
         "pid 3 of a warm pod, which may be the script: stopped by a signal; "
         "pid 4 of a warm pod, which may be the script: no answer in 3 s"
@@ -112,6 +138,6 @@ def test_refusals(code: int, is_raised: bool) -> None:
     client: Any = SimpleNamespace(transport=SimpleNamespace(with_credentials=refuse), url="https://h", context="c")
     if is_raised:
         with pytest.raises(ApiError, match="refused"):
-            script_stacks.read(client, CLUSTER, ["worker/0"])
+            inside_containers.read_stacks(client, CLUSTER, ["worker/0"])
     else:
-        assert script_stacks.read(client, CLUSTER, ["worker/0"]) == [Stacks("worker/0", problem="refused")]
+        assert inside_containers.read_stacks(client, CLUSTER, ["worker/0"]) == [Stacks("worker/0", problem="refused")]

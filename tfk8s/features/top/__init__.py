@@ -1,0 +1,1 @@
+"""The CPU, memory, network and GPUs that tasks and scripts use."""
