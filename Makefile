@@ -69,7 +69,7 @@ test-karpenter: .venv/dev   ## nodes of a real Karpenter, which is built, in a k
 	$(BIN)/pytest tests/karpenter
 
 test-keras: .venv/dev   ## each layer and optimizer of Keras 3 and tf_keras with each option; writes docs/strategy.md
-	cd tests && ../$(BIN)/python -m keras_features
+	cd tests && ../$(BIN)/python -m keras_features $(KERAS)
 
 test-entries: .venv/dev   ## the whole table of docs/entries.md, here and in the current kubeconfig context
 	TFK8S_TEST_ENTRIES=all $(BIN)/pytest tests/local/test_entries.py tests/cluster/test_entries.py

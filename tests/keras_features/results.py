@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from versions.results import today
@@ -38,6 +38,36 @@ def read(lines: Iterable[str]) -> Result:
     """Return the result that the script's lines have, even if the script did not come to its end."""
     (keras, tensorflow, cases), *found = [json.loads(line) for line in lines if line.startswith("[")]
     return Result(keras, tensorflow, today(), cases, {name: Outcome(*outcome) for name, *outcome in found})
+
+
+def follow(library: str, lines: Iterable[str], earlier: Result | None = None) -> Result:
+    """Keep the outcomes of a run as its lines come, and return all of them.
+
+    A run takes hours, so what an interrupted run has found must be there for `--continue`.
+
+    Args:
+        library: of which Keras they are.
+        lines: what the script prints.
+        earlier: what this run continues.
+
+    Raises:
+        SystemExit: the earlier outcomes are of other versions.
+    """
+    read_lines: list[str] = []
+    result = earlier
+    for line in lines:
+        if not line.startswith("["):
+            continue
+        read_lines.append(line)
+        result = read(read_lines)
+        if earlier is not None:
+            result = replace(result, outcomes={**earlier.outcomes, **result.outcomes})
+            if (result.keras, result.tensorflow) != (earlier.keras, earlier.tensorflow):
+                raise SystemExit(f"the results are of Keras {earlier.keras}: run without --continue")
+        save(library, result)
+    if result is None:
+        raise SystemExit(f"the script printed no outcome of {library}")
+    return result
 
 
 def load() -> dict[str, Result]:
