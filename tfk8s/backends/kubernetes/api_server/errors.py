@@ -233,11 +233,12 @@ def _refused_grant(user: str, message: str, path: str) -> ApiError:
 
 def _conflict(details: dict[str, Any], path: str, fields: Sequence[str]) -> ApiError:
     _, kind, name = f"//{path}".rsplit("/", 2)
-    return ApiError(
-        409,
-        f'conflict on {details.get("kind") or kind} "{details.get("name") or name}": {"; ".join(fields)}',
-        help="release the field there, or delete the object; tfk8s never takes over fields",
-    )
+    kind, name = details.get("kind") or kind, details.get("name") or name
+    cure = "release the field there"
+    if 'field spec.replicas is owned by "kubectl"' in fields:  # by `kubectl scale`, which releases nothing
+        cure = f"kubectl scale {kind} {name} --replicas=NUMBER, with the number that tfk8s is to set"
+    advice = f"{cure}, or delete the object; tfk8s never takes over fields"
+    return ApiError(409, f'conflict on {kind} "{name}": {"; ".join(fields)}', help=advice)
 
 
 def _owned_fields(status: dict[str, Any]) -> Iterator[str]:

@@ -67,7 +67,7 @@ class Transport:
     """Connects to the API server of one context. Threads may share it.
 
     Args:
-        context: a context of the kubeconfig; None is its current context, or a pod's service account.
+        context: a context of the kubeconfig; None is its current context, or a pod's service account, as IN_CLUSTER is.
 
     Attributes:
         context, namespace: the names of the context and of its namespace.
@@ -184,7 +184,7 @@ class _Login:
         if self.subject:
             with login_errors.kubeconfig_errors(self.subject):
                 self._read(context)
-        elif context is None and namespace.exists():
+        elif context in (None, IN_CLUSTER) and namespace.exists():
             self.subject, self.context, self.namespace = "this pod", IN_CLUSTER, namespace.read_text().strip()
         else:
             raise login_errors.no_kubeconfig(variable)

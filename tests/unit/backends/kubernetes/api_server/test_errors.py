@@ -112,6 +112,18 @@ def test_a_conflict_names_field_and_owner(details: dict[str, str]) -> None:
     assert error.help == "release the field there, or delete the object; tfk8s never takes over fields"
 
 
+def test_a_conflict_with_kubectl_scale_names_the_command_that_ends_it() -> None:
+    message = 'conflict with "kubectl" with subresource "scale" using apps/v1'
+    cause = {"reason": "FieldManagerConflict", "message": message, "field": ".spec.replicas"}
+    path = "/apis/apps/v1/namespaces/ns/statefulsets/demo-ps"
+    error = errors.from_response(409, body("conflict", causes=[cause]), "c", path=path)
+    assert str(error) == 'conflict on statefulsets "demo-ps": field spec.replicas is owned by "kubectl"'
+    assert error.help == (
+        "kubectl scale statefulsets demo-ps --replicas=NUMBER, with the number that tfk8s is to set, or delete the "
+        "object; tfk8s never takes over fields"
+    )
+
+
 def test_a_terminating_namespace() -> None:
     message = 'jobs.batch "a" is forbidden: unable to create new content in namespace ns because it is being terminated'
     error = errors.from_response(403, body(message), "c")

@@ -266,8 +266,9 @@ def test_in_a_pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, secure: Servi
         (tmp_path / name).write_text(text)
         monkeypatch.setattr(incluster_config, f"SERVICE_{name}_FILENAME", str(tmp_path / name))
     (tmp_path / "namespace").write_text("mine\n")
-    used = Transport(None)
-    assert (used.context, used.namespace, used.url) == ("in-cluster", "mine", f"https://127.0.0.1:{secure.port}")
+    for context in (None, "in-cluster"):  # commands name the context in their advice
+        used = Transport(context)
+        assert (used.context, used.namespace, used.url) == ("in-cluster", "mine", f"https://127.0.0.1:{secure.port}")
     with pytest.raises(InvalidInput, match="there is no kubeconfig"):
         Transport("one")
     monkeypatch.delenv("KUBERNETES_SERVICE_PORT")
