@@ -134,7 +134,7 @@ def run(
         try:
             cluster.apply(spec, lease=None if keep else LEASE, resumes=False)
             status = cluster.wait(timeout, events.changed)
-            require_gpus(cluster.backend, status)
+            require_gpus(cluster.backend, status, keep=keep)
             events.is_up(cluster, status)
             if script is None:
                 end.exit_code = events.follow(cluster)

@@ -24,13 +24,14 @@ _Lines = dict[Task, tuple[int, int, str]]  # of logs: the GPUs that a task sees,
 _UNKNOWN = "its log shows no reason"
 
 
-def require_gpus(backend: Backend, status: ClusterStatus) -> None:
+def require_gpus(backend: Backend, status: ClusterStatus, *, keep: bool = True) -> None:
     """Check that TensorFlow sees the GPUs of every task that may not run without them.
 
     Servers answer which devices they have. The processes of programs write to their logs what they see.
 
     Args:
         status: of the ready cluster.
+        keep: the cluster stays after the error. Otherwise nobody can read its logs.
 
     Raises:
         ClusterError: names the tasks whose GPUs TensorFlow does not see, and the reasons.
@@ -54,9 +55,11 @@ def require_gpus(backend: Backend, status: ClusterStatus) -> None:
     jobs = ", ".join(dict.fromkeys(f"jobs.{task.job}" for task in lacking))
     good = {tasks[task].node for task in seen if task in tasks and task not in lacking}
     bad = {tasks[task].node for task in lacking} - good - {""}
+    is_up = f'cluster "{status.name}" is up, but ' if keep else ""
+    log = f"tfk8s logs{backend.flags} {status.name} {lacking[0]} shows TensorFlow's messages"
     raise ClusterError(
-        f'cluster "{status.name}" is up, but TensorFlow does not see all GPUs: {"; ".join(parts)}{more}',
-        help=f"tfk8s logs{backend.flags} {status.name} {lacking[0]} shows TensorFlow's messages; "
+        f"{is_up}TensorFlow does not see all GPUs: {'; '.join(parts)}{more}",
+        help=f"{log if keep else '`tfk8s run --keep` leaves the cluster and its logs'}; "
         f"gpus_optional: true in {jobs} lets tasks run without GPUs" + (_blame(sorted(bad)) if good and bad else ""),
     )
 

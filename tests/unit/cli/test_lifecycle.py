@@ -377,9 +377,8 @@ def test_run_without_the_gpus_of_the_job_file(run: Run, backend: FakeBackend, mo
     monkeypatch.setattr(gpus, "REASON_TIMEOUT", 0.0)
     backend.updates = [change("worker/1", required_gpus=1)]
     error = (
-        'error: cluster "new" is up, but TensorFlow does not see all GPUs: worker/1 sees 0 of 1: its log shows no '
-        "reason\n  = help: tfk8s logs --local new worker/1 shows TensorFlow's messages; gpus_optional: true in "
-        "jobs.worker lets tasks run without GPUs\n"
+        "error: TensorFlow does not see all GPUs: worker/1 sees 0 of 1: its log shows no reason\n  = help: `tfk8s run "
+        "--keep` leaves the cluster and its logs; gpus_optional: true in jobs.worker lets tasks run without GPUs\n"
     )
     assert run("run", "new.yaml", "train.py") == (1, "", error)
     assert backend.calls == ["apply new", "logs new worker/1 follow=False tail=None timestamps=True", "delete new"]

@@ -74,6 +74,18 @@ def test_the_help_names_the_jobs(backend: Backend) -> None:
     )
 
 
+def test_a_run_that_removes_its_cluster_does_not_lead_to_the_logs(backend: Backend) -> None:
+    backend.reasons = {"worker/0": CPUS}
+    backend.statuses["c"] = change("worker/0", required_gpus=1)(backend.statuses["c"])
+    with pytest.raises(ClusterError) as caught:
+        require_gpus(backend, backend.observe("c"), keep=False)
+    assert str(caught.value) == f"TensorFlow does not see all GPUs: worker/0 sees 0 of 1: {CPUS}"
+    assert caught.value.help == (
+        "`tfk8s run --keep` leaves the cluster and its logs; gpus_optional: true in jobs.worker lets tasks run without "
+        "GPUs"
+    )
+
+
 def test_a_log_without_a_reason(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tfk8s.cluster.gpus.REASON_TIMEOUT", 0.01)
     assert check(backend, "worker/0", required=2) == (
