@@ -13,7 +13,7 @@ from tfk8s.api import feature, list_with_claims, past
 from tfk8s.backends.devices import TaskDevices, require_all
 from tfk8s.backends.options import BackendOptions
 from tfk8s.cli import json_output, options
-from tfk8s.cli.output import age, document, line, memory, moment, note, say, table
+from tfk8s.cli.output import age, document, line, memory, moment, note, one_line, say, table
 from tfk8s.cli.start_progress import Progress, cell, task_table
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.events import Event
@@ -283,7 +283,7 @@ def events(
         happened = options.find_cluster(name, local, context, namespace).events(follow=watch)
     if watch:
         for event in happened:
-            line(json_output.event(event)) if output is not None else say("  ".join(_row(event)))
+            line(json_output.event(event)) if output is not None else say(one_line("  ".join(_row(event))))
     elif output is not None:
         document([json_output.event(event) for event in happened])
     elif rows := [_row(event) for event in happened]:

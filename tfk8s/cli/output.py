@@ -54,6 +54,11 @@ def visible(text: str) -> str:
     return _CONTROL.sub(lambda match: match[1] or _shown(match[2]), text)
 
 
+def one_line(text: str) -> str:
+    """Return a text of others in one line: a second line would look like a row or a message of tfk8s."""
+    return text.replace("\n", " ")
+
+
 def _shown(character: str) -> str:
     """Return a control character as kubectl and terminals show it, or as JSON writes it."""
     code = ord(character)
@@ -92,13 +97,14 @@ def table(
 
     Args:
         head: the names of the columns.
-        rows: their cells.
+        rows: their cells; a new line in a cell becomes a space.
         stream: the table has colours if `stream` shows colours.
         optional: columns to leave out if all their cells are empty.
     """
     columns = (column for column in zip(head, *rows, strict=True) if column[0] not in optional or any(column[1:]))
     names, *kept = zip(*columns, strict=True)
-    lines = [list(names), *([cell or "-" for cell in row[:-1]] + [row[-1]] for row in kept)]
+    cells = ([one_line(cell) for cell in row] for row in kept)
+    lines = [list(names), *([cell or "-" for cell in row[:-1]] + [row[-1]] for row in cells)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines]
     if stream is not None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from tfk8s.cli.output import age, note, say, table, visible
+from tfk8s.cli.output import age, note, one_line, say, table, visible
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
@@ -147,5 +147,5 @@ def changes(before: dict[Task, TaskStatus], tasks: Sequence[TaskStatus]) -> list
         old = before.get(task.task)
         if old is None or (old.phase, old.runs_on, old.reason) != (task.phase, task.runs_on, task.reason):
             what = ", ".join(filter(None, (task.runs_on, task.reason)))
-            lines.append(f"{str(task.task).ljust(width)}  {task.phase.ljust(8)}  {what}".rstrip())
+            lines.append(f"{str(task.task).ljust(width)}  {task.phase.ljust(8)}  {one_line(what)}".rstrip())
     return lines

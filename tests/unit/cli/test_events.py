@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -33,6 +34,12 @@ def test_events_are_a_table(run: Run) -> None:
         ),
         "",
     )
+
+
+def test_no_text_of_others_makes_a_row(run: Run, backend: FakeBackend) -> None:
+    backend.past_events = [dataclasses.replace(SCHEDULED, reason="Pulled\n5m12s  Normal", about="worker/1\n1s  Normal")]
+    assert len(run("events", "mnist")[1].splitlines()) == 2
+    assert len(run("events", "-w", "mnist")[1].splitlines()) == 1
 
 
 def test_no_events(run: Run, backend: FakeBackend) -> None:

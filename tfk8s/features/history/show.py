@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from tfk8s.cli import json_output
-from tfk8s.cli.output import age, moment, table
+from tfk8s.cli.output import age, moment, one_line, table
 from tfk8s.core.history.entry import Entry, PastTask, Row, Verb
 from tfk8s.core.price.rates import money
 from tfk8s.core.progress import PREFIX, duration, parse
@@ -71,7 +71,7 @@ def facts(entry: Entry) -> dict[str, str]:
 def _parts(entry: Entry) -> Iterator[str]:
     yield rows([entry.row])
     known = facts(entry)
-    yield "\n".join(f"{name}: {value}" for name, value in known.items() if value)
+    yield "\n".join(f"{name}: {one_line(value)}" for name, value in known.items() if value)
     if entry.tasks:
         yield table(_TASKS, map(_task, entry.tasks), sys.stdout, ("PROGRESS", "EXIT", "REASON"))
     if entry.verbs:

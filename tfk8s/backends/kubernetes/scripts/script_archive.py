@@ -23,10 +23,13 @@ def pack(script: Path, requirements: Path | None = None) -> bytes:
     A message says what is sent, and which credentials are left out.
 
     Raises:
-        InvalidInput: the script does not exist or is ignored, or its folder can't be sent.
+        InvalidInput: the script does not exist or is ignored, its folder can't be sent, or the file of requirements is
+            a link that leads elsewhere.
     """
     folder = sent_folder.of_script(script)
     sent_folder.require_script(folder, script)
+    if requirements:
+        sent_folder.require_requirements(script, requirements)
     own = requirements and requirements_in_folder(script, requirements) == REQUIREMENTS_FILE
     found = sent_folder.find(folder)
     found.report_credentials()

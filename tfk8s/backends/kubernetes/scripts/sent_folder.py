@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathspec import GitIgnoreSpec
 
 from tfk8s.errors import InvalidInput, quoted
 from tfk8s.log import log
+from tfk8s.task.programs.folder_writer import MAX_DEPTH
 
 MAX_BYTES = 100_000_000
 IGNORE_FILE = ".tfk8signore"
@@ -24,7 +26,9 @@ _CREDENTIALS = (
     ".ssh/", ".aws/", ".azure/", ".kube/", ".docker/", ".gnupg/", ".config/", ".netrc", ".env", ".env.*", ".pypirc",
     ".git-credentials",
 )  # fmt: skip
-_MAX_STARS = 3  # in a name of a pattern: the time to match grows with the length of names to this power
+_MAX_STARS = 3  # of a pattern: the time to match grows with the length of a path to this power
+_MAX_IGNORE_BYTES = 1 << 16
+_CURE = f"name in {IGNORE_FILE} what the script does not need (gitignore's rules)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +70,28 @@ def of_script(script: Path) -> Path:
     Raises:
         InvalidInput: the script is a link that leads out of its folder: the other folder would be sent.
     """
-    target = script.resolve()
-    if not target.is_relative_to(script.parent.resolve()):
+    return _require_below(script.parent, script, "script").parent
+
+
+def require_requirements(script: Path, requirements: Path) -> None:
+    """Check that a file of requirements is no link to some other file, which would be sent.
+
+    Raises:
+        InvalidInput: the file is a link that leads out of its folder, or out of the script's folder.
+    """
+    above, folder = (Path(os.path.abspath(path)).parent for path in (requirements, script))  # noqa: PTH100 - no links
+    _require_below(folder if above.is_relative_to(folder) else above, requirements, "file of requirements")
+
+
+def _require_below(folder: Path, path: Path, kind: str) -> Path:
+    """Return the file that a path leads to, which has to be in a folder."""
+    target = path.resolve()
+    if not target.is_relative_to(folder.resolve()):
         raise InvalidInput(
-            f'the script "{script}" is a link that leads out of its folder, to {quoted(str(target))}',
-            help="copy the file into the folder, or submit the file itself",
+            f'the {kind} "{path}" is a link that leads out of its folder, to {quoted(str(target))}',
+            help="copy the file into the folder, or name the file itself",
         )
-    return target.parent
+    return target
 
 
 def require_script(folder: Path, script: Path) -> None:
@@ -94,7 +113,7 @@ def find(folder: Path) -> SentFolder:
     """Return the files of a folder that are sent.
 
     Raises:
-        InvalidInput: the folder is the home folder, has a link that leads out of it, or is too large.
+        InvalidInput: the folder is the home folder, has a link that leads out of it, or is too large or too deep.
     """
     folder = folder.resolve()
     if Path.home().resolve().is_relative_to(folder):
@@ -109,8 +128,7 @@ def find(folder: Path) -> SentFolder:
         if total > MAX_BYTES:
             raise InvalidInput(
                 f'the folder "{folder}" has more than {MAX_BYTES // 10**6} MB, and is copied with its script',
-                help=f"name in {IGNORE_FILE} what the script does not need (gitignore's rules); "
-                "or put its data into a volume of the job file",
+                help=f"{_CURE}; or put its data into a volume of the job file",
             )
     return SentFolder(folder, tuple(paths), total, tuple(sorted(left_out)), tuple(sorted(sent)))
 
@@ -131,6 +149,8 @@ def _walk(folder: Path, left_out: set[str], sent: set[str]) -> Iterator[Path]:
 
     for parent, folders, names in os.walk(folder):
         inside = os.path.relpath(parent, folder)
+        if inside.count("/") >= MAX_DEPTH - 1:
+            raise InvalidInput(f'the folder "{folder}" is deeper than {MAX_DEPTH - 1} levels', help=_CURE)
         folders[:] = sorted(name for name in folders if is_kept(f"{inside}/{name}/"))
         for name in sorted(name for name in names if is_kept(f"{inside}/{name}")):
             path = Path(parent, name)
@@ -169,7 +189,7 @@ def ignored(folder: Path) -> GitIgnoreSpec:
     """
     file = folder / IGNORE_FILE
     try:
-        lines = file.read_text().splitlines() if file.exists() else []
+        lines = _read(file).decode().splitlines() if file.exists() else []
     except OSError as error:
         raise InvalidInput(f"{file} can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -179,14 +199,27 @@ def ignored(folder: Path) -> GitIgnoreSpec:
     return GitIgnoreSpec.from_lines([*_IGNORED, *_CREDENTIALS, *lines])
 
 
+def _read(file: Path) -> bytes:
+    """Return what is in an `IGNORE_FILE`, which may be a link of somebody else's to a device that never ends."""
+    if not stat.S_ISREG(file.stat().st_mode):
+        raise InvalidInput(f"{file} is no regular file")
+    with file.open("rb") as opened:
+        content = opened.read(_MAX_IGNORE_BYTES + 1)
+    if len(content) > _MAX_IGNORE_BYTES:
+        raise InvalidInput(f"{file} has more than {_MAX_IGNORE_BYTES >> 10} KiB")
+    return content
+
+
 def _require_pattern(line: str, place: str) -> None:
     """Check a line of an `IGNORE_FILE`, which may come from somebody else.
 
     Raises:
-        InvalidInput: the line is no pattern, or a name in the line has too many stars.
+        InvalidInput: the line is no pattern, or has too many stars.
     """
-    if not line.startswith("#") and any(part.count("*") > _MAX_STARS for part in line.split("/")):
-        raise InvalidInput(f'{place}: {quoted(line)} has more than {_MAX_STARS} "*" in a name')
+    inner = line.strip().removeprefix("!").removeprefix("**/").rstrip("/").removesuffix("/**")  # cheap at both ends
+    stars = sum(1 if part == "**" else part.count("*") for part in inner.split("/"))
+    if not line.startswith("#") and stars > _MAX_STARS:
+        raise InvalidInput(f'{place}: {quoted(line)} has more than {_MAX_STARS} "*"')
     try:
         GitIgnoreSpec.from_lines([line])
     except (ValueError, re.error) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,10 @@ def test_the_ignore_file_has_the_rules_of_gitignore(tmp_path: Path) -> None:
     [
         ("data/\n!\n", '{}/.tfk8signore:2: "!" is not a pattern of gitignore'),
         ("[z-a]", '{}/.tfk8signore:1: "[z-a]" is not a pattern of gitignore'),
-        ("x\n" + "*a" * 8 + "b", '{}/.tfk8signore:2: "*a*a*a*a*a*a*a*ab" has more than 3 "*" in a name'),
+        ("x\n" + "*a" * 8 + "b", '{}/.tfk8signore:2: "*a*a*a*a*a*a*a*ab" has more than 3 "*"'),
+        ("*a*a*a/*a*a*b", '{}/.tfk8signore:1: "*a*a*a/*a*a*b" has more than 3 "*"'),
+        ("!**/a/**/b/**/c/**/d*", '{}/.tfk8signore:1: "!**/a/**/b/**/c/**/d*" has more than 3 "*"'),
+        ("a" * 70_000, "{}/.tfk8signore has more than 64 KiB"),
         ("*.py", '{}/.tfk8signore leaves out the script "a.py"'),
     ],
 )
@@ -103,7 +107,53 @@ def test_an_unreadable_ignore_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".tfk8signore").mkdir()
     with pytest.raises(InvalidInput) as caught:
         sent_folder.ignored(tmp_path)
-    assert str(caught.value) == f"{tmp_path}/.tfk8signore can't be read: Is a directory"
+    assert str(caught.value) == f"{tmp_path}/.tfk8signore is no regular file"
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "pipe"])
+def test_an_ignore_file_that_never_ends_is_refused(tmp_path: Path, device: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / ".tfk8signore").symlink_to(device)
+    with pytest.raises(InvalidInput, match="is no regular file"):
+        sent_folder.ignored(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("*a*a*b", "/".join(["a" * 255] * 15)),
+        ("**/x/**/x/**/x/**/b/**", "/".join("x" * 99)),
+        ("!**/x/*a*b/", "/".join(["x", "a" * 255] * 7)),
+    ],
+)
+def test_patterns_that_pass_match_at_once(tmp_path: Path, pattern: str, path: str) -> None:
+    (tmp_path / ".tfk8signore").write_text(pattern)
+    start = time.process_time()
+    assert not sent_folder.ignored(tmp_path).match_file(path)
+    assert time.process_time() - start < 2
+
+
+def test_a_deep_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.py").touch()
+    tmp_path.joinpath(*"x" * 99).mkdir(parents=True)
+    assert script_archive.pack(tmp_path / "a.py")
+    tmp_path.joinpath(*"x" * 100).mkdir(parents=True)
+    with pytest.raises(InvalidInput, match="is deeper than 99 levels"):
+        script_archive.pack(tmp_path / "a.py")
+
+
+@pytest.mark.parametrize(("link", "target"), [("requirements.txt", "../secret"), ("conf", "..")])
+def test_requirements_that_are_a_link_send_no_other_file(tmp_path: Path, link: str, target: str) -> None:
+    (tmp_path / "secret").write_text("key")
+    folder = tmp_path / "example"
+    folder.mkdir()
+    (folder / "a.py").touch()
+    (folder / link).symlink_to(target)
+    (folder / ".tfk8signore").write_text(f"/{link}\n")  # so the link is not sent by itself
+    requirements = folder / link if link != "conf" else folder / "conf/secret"
+    with pytest.raises(InvalidInput, match="is a link that leads out of its folder, to"):
+        script_archive.pack(folder / "a.py", requirements)
+    assert script_archive.pack(folder / "a.py", tmp_path / "secret")
 
 
 def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
