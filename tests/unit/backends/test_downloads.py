@@ -165,6 +165,20 @@ def test_sizes_and_names_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert many[-1] == "30 more files were not copied"
 
 
+def test_many_links_are_a_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    link = b'["link", "0/x"]\n'
+    assert received.receive(io.BytesIO(link * 1000 + b'["end", []]\n'), downloads.parse(["model"])) == []
+    assert len(caplog.messages) == 21
+    assert caplog.messages[-1] == "980 more links were not copied"
+
+
+def test_many_deep_paths_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(received, "MAX_FOLDERS", 100)
+    deep = json.dumps(["folder", "0/" + "/".join("a" * 40)]).encode() + b"\n"
+    with pytest.raises(ClusterError, match="their paths have more than 100 folders"):
+        received.receive(io.BytesIO(deep * 3), downloads.parse(["model"]))
+
+
 def test_an_archive_that_drips_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter(range(0, 10_000, 30))
     monkeypatch.setattr(received.time, "monotonic", lambda: float(next(times)))

@@ -28,6 +28,7 @@ DEFAULT_LIMIT = "100Gi"
 _FILE = "file"  # the name of a single file until it is in its place
 _LINE_LIMIT = 1 << 20  # bytes of an entry, which has one path of at most 4096 bytes, or the problems
 _MAX_ENTRIES = 1_000_000
+MAX_FOLDERS = 10_000_000  # in the paths of all entries: each is a system call or more
 _SHOWN_PROBLEMS = 20
 _BLOCK = 1 << 16
 _PATIENCE = 60.0  # seconds; afterwards, an archive that comes slower than `_LEAST_RATE` is given up
@@ -145,6 +146,7 @@ class _Archive:
     def __init__(self, source: IO[bytes], stages: Sequence[_Stage]) -> None:
         self._source, self._stages = source, stages
         self._count, self._limit, self._start = 0, limit(), time.monotonic()
+        self._links = self._folders = 0
 
     def unpack(self) -> list[str]:
         """Unpack all files; return the files that are not in the archive, each with the reason.
@@ -157,6 +159,8 @@ class _Archive:
             for _ in range(_MAX_ENTRIES):
                 kind, *values = self._entry()
                 if kind == "end":
+                    if self._links > _SHOWN_PROBLEMS:
+                        log.warning("%d more links were not copied", self._links - _SHOWN_PROBLEMS)
                     return _texts(*values)
                 self._unpack_one(kind, *values)
             raise _Damaged(f"there are more than {_MAX_ENTRIES:,} of them")
@@ -181,8 +185,13 @@ class _Archive:
         if not (number.isascii() and number.isdecimal() and int(number) < len(self._stages)):
             raise _Damaged(f"unexpected file {quoted(name)}")
         stage = self._stages[int(number)]
+        self._folders += path.count("/")
+        if self._folders > MAX_FOLDERS:
+            raise _Damaged(f"their paths have more than {MAX_FOLDERS:,} folders")
         if kind == "link":
-            log.warning("%s was not copied: a link", quoted(stage.name(path)))
+            self._links += 1
+            if self._links <= _SHOWN_PROBLEMS:
+                log.warning("%s was not copied: a link", quoted(stage.name(path)))
             return
         stage.is_empty = False
         if kind == "folder":

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
@@ -23,6 +25,7 @@ STDIN, STDOUT, STDERR, _STATUS, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _VERSION_5 = "v5.channel.k8s.io"
 _NO_STATUS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _MAX_REASON = 1 << 16  # bytes of what a command writes that fails
+_END_TIMEOUT = 600.0  # for a command that has its input; large files may have to reach a slow disk
 
 
 class RemoteCommand:
@@ -50,7 +53,7 @@ class RemoteCommand:
         options = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
         query = [*(("command", word) for word in words), *((name, str(on).lower()) for name, on in options.items())]
         protocols = [_VERSION_5, streams.PROTOCOL]
-        self._pod, self._program = pod, words[0]
+        self._pod, self._program, self._timeout = pod, words[0], timeout
         self._stream = streams.open_stream(client, paths.container(namespace, pod, container, "exec"), query, protocols)
         self._stream.settimeout(timeout)
         self.exit_code: int | None = None
@@ -132,6 +135,37 @@ class RemoteCommand:
             return STDOUT, b""
         return channel, data
 
+    def wait(self, timeout: float = _END_TIMEOUT) -> bytes:
+        """Wait for the end of a command that has its input; return the last part of its output and its errors.
+
+        Raises:
+            ClusterError: the stream broke, or the command writes on after the timeout.
+        """
+        output, deadline = b"", time.monotonic() + timeout
+        while self.exit_code is None:
+            self._check(deadline)
+            output = (output + self.receive()[1])[-_MAX_REASON:]
+        return output
+
+    def _check(self, deadline: float) -> None:
+        if time.monotonic() > deadline:
+            raise ClusterError(f"{self._program} in pod {self._pod} does not end")
+
+    def read_output(self) -> tuple[bytes, bytes]:
+        """Return the next block of the standard output, b"" at the end, and the errors that came before the block.
+
+        Raises:
+            ClusterError: the stream broke, or there was no output for the longest time without a message.
+        """
+        errors, deadline = b"", time.monotonic() + (self._timeout or math.inf)
+        while self.exit_code is None:
+            self._check(deadline)
+            channel, data = self.receive()
+            if channel == STDOUT and data:
+                return data, errors
+            errors = (errors + data)[-_MAX_REASON:]
+        return b"", errors
+
     def _end(self, status: dict[str, Any]) -> None:
         causes = {cause.get("reason"): cause["message"] for cause in status.get("details", {}).get("causes", ())}
         if status.get("status") == "Success":
@@ -174,12 +208,8 @@ class Output(io.RawIOBase):
             ClusterError: the stream broke, or the command failed.
         """
         errors = b""
-        while not self._block and self._command.exit_code is None:
-            channel, data = self._command.receive()
-            if channel == STDOUT:
-                self._block = data
-            else:
-                errors = (errors + data)[-_MAX_REASON:]
+        if not self._block:
+            self._block, errors = self._command.read_output()
         if self._command.exit_code:
             raise ClusterError(self._command.failure or errors.decode(errors="replace").strip())
         count = min(len(buffer), len(self._block))
@@ -202,12 +232,10 @@ def execute(
     Raises:
         ClusterError: the command failed, with its output as the reason; or the stream broke.
     """
-    output = b""
     with RemoteCommand(client, namespace, pod, words, container=container, timeout=timeout) as command:
         for block in data:
             command.send(block)
-        while command.exit_code is None:
-            output = (output + command.receive()[1])[-_MAX_REASON:]
+        output = command.wait()
     if command.exit_code:
         reason = output.decode(errors="replace").strip() or command.failure
         raise ClusterError(f"{words[0]} failed in pod {pod}: {reason}")

@@ -91,8 +91,7 @@ class ScriptFiles:
                 self._furthest = max(self._furthest, output.count)
             with contextlib.suppress(ClusterError):  # the files are here, and the pod may end with the receipt
                 command.send(b"\n")
-                while command.exit_code is None:
-                    command.receive()
+                command.wait(file_server.STALL_TIMEOUT)
         return problems
 
     def interrupt(self) -> bool:

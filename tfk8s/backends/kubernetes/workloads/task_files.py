@@ -35,13 +35,10 @@ def send(client: Client, namespace: str, pod: str, local: Path, path: str) -> No
         ClusterError: not everything was copied; says why.
     """
     words = [*copy.COMMAND, copy.RECEIVE, local.resolve().name, path]
-    reason = b""
     with RemoteCommand(client, namespace, pod, words) as command:
         with io.BufferedWriter(_Input(command), _BLOCK) as sink:
             packed.pack([str(local)], sink)
-        while command.exit_code is None:
-            reason += command.receive()[1]
-    text = reason.decode(errors="replace").strip()
+        text = command.wait().decode(errors="replace").strip()
     if command.exit_code:
         raise ClusterError(text or command.failure)
     if text:  # the links that were left out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from typing import Any
 
 import pytest
 import websocket
@@ -59,6 +60,22 @@ def test_a_command_that_writes_without_end() -> None:
     with pytest.raises(ClusterError) as caught:
         execute(*blocks, (BINARY, b'\3{"status": "Failure"}'))
     assert len(str(caught.value)) < 1 << 17
+
+
+class EndlessErrors(Stream):
+    """A stream of a command that writes errors for ever."""
+
+    def recv_data_frame(self, control: bool) -> tuple[int, Any]:
+        self.messages = [(BINARY, b"\2x")]
+        return super().recv_data_frame(control)
+
+
+def test_a_command_that_never_ends() -> None:
+    with RemoteCommand(client_that_opens(EndlessErrors()), "ns", "pod", ["run"], timeout=0.05) as command:
+        with pytest.raises(ClusterError, match=r"^run in pod pod does not end$"):
+            commands.Output(command).read(1)
+        with pytest.raises(ClusterError, match=r"^run in pod pod does not end$"):
+            command.wait(0.05)
 
 
 def status(code: str) -> bytes:

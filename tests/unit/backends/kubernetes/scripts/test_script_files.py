@@ -46,13 +46,16 @@ class Pods:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def receive(self) -> tuple[int, bytes]:
+    def read_output(self) -> tuple[bytes, bytes]:
         block, self.block = self.block, b""
         if self.sent and self.breaks_after_receipt:
             raise ClusterError("the stream broke")
         if not block:
             self.exit_code = 0
-        return commands.STDOUT, block
+        return block, b""
+
+    def wait(self, _: float = 0.0) -> bytes:
+        return b"".join(self.read_output())
 
     def send(self, block: bytes) -> None:
         self.sent.append(block)
