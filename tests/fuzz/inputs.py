@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 
 from fakes import tensorflow_server
@@ -100,6 +101,16 @@ ANSWER = st.builds(
 )
 _seeds = st.integers(0, 2**32)
 
+_KEYS = (
+    "pid", "state", "computes", "problem", "python", "script", "name", "is_main", "frames", "call", "seconds", "needs",
+    "cpu", "memory",
+)  # fmt: skip
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(_KEYS), inner, max_size=len(_KEYS)),
+)
+LOOKS: Bytes = st.lists(_json, max_size=3).map(lambda documents: json.dumps(documents).encode()) | st.binary()
+
 INPUTS: dict[str, Bytes] = {
     "answer": HTTP2,
     "devices": _messages,
@@ -114,4 +125,5 @@ INPUTS: dict[str, Bytes] = {
     "log_lines": st.lists(st.sampled_from([b"\n", b"x", b"\xff", b"ab\ncd", b"y" * 5000]), max_size=300).map(b"".join),
     "downloads": _seeds.map(archives.entries),
     "script_archive": _seeds.map(archives.tar),
+    "looks_into_containers": LOOKS,
 }
