@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,8 +40,7 @@ def rules(job: Job, labels: Mapping[str, str], avoid: Sequence[str] = ()) -> Obj
     if job.spot:
         spot = SPOT_NODES[job.spot]
         selector[spot.label] = spot.value
-        if spot.is_tainted:
-            tolerations.append({"key": spot.label, "operator": "Equal", "value": spot.value, "effect": "NoSchedule"})
+        tolerations += spot.tolerations
     spec = _topology(job.topology or Topology(), labels)
     if avoid:
         spec.setdefault("affinity", {})["nodeAffinity"] = _not_on(avoid)
@@ -53,11 +53,12 @@ def rules(job: Job, labels: Mapping[str, str], avoid: Sequence[str] = ()) -> Obj
 
 def selecting_fields(pod: Object) -> list[str]:
     """Return the fields of a job that the node labels in the spec of a pod come from, or all that may be set."""
-    found = dict.fromkeys(_field(label, value) for label, value in pod.get("nodeSelector", {}).items())
+    found = dict.fromkeys(itertools.starmap(field_of, pod.get("nodeSelector", {}).items()))
     return list(found) or ["accelerator", "node_selector"]
 
 
-def _field(label: str, value: str) -> str:
+def field_of(label: str, value: str) -> str:
+    """Return the field of a job that selects nodes by a label."""
     if label == GKE_ACCELERATOR:
         return "accelerator"
     return "spot" if is_spot({label: value}) else "node_selector"

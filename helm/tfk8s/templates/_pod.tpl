@@ -6,8 +6,8 @@
 {{- with $settings.accelerator }}{{ $_ := set $nodes "cloud.google.com/gke-accelerator" . }}{{ end }}
 {{- if $job.gpus }}{{ $_ := set $amounts $job.gpu (toString $job.gpus) }}
   {{- $tolerations = append $tolerations (dict "key" $job.gpu "operator" "Exists" "effect" "NoSchedule") }}{{ end }}
-{{- with $settings.spot }}{{ $spots := dict "karpenter" "karpenter.sh/capacity-type=spot" "eks" "eks.amazonaws.com/capacityType=SPOT" "aks" "kubernetes.azure.com/scalesetpriority=spot" }}
-  {{- $spot := get $spots (toString .) | default "cloud.google.com/gke-spot=true" | splitList "=" }}{{ $_ := set $nodes (first $spot) (last $spot) }}{{ if has (toString .) (list "true" "gke" "aks") }}{{ $tolerations = append $tolerations (dict "key" (first $spot) "operator" "Equal" "value" (last $spot) "effect" "NoSchedule") }}{{ end }}{{ end }}
+{{- $spots := dict "gke" (list "cloud.google.com/gke-spot" "true" "NoSchedule") "karpenter" (list "karpenter.sh/capacity-type" "spot") "aks" (list "kubernetes.azure.com/scalesetpriority" "spot" "NoSchedule") "eks" (list "eks.amazonaws.com/capacityType" "SPOT") }}
+{{- with get $spots (toString $settings.spot | replace "true" "gke") }}{{ $label := first . }}{{ $value := index . 1 }}{{ $_ := set $nodes $label $value }}{{ range slice . 2 }}{{ $tolerations = append $tolerations (dict "key" $label "operator" "Equal" "value" $value "effect" .) }}{{ end }}{{ end }}
 {{- $security := $.Values.security | default dict }}{{ $group := int ($security.group | default 65532) }}
 automountServiceAccountToken: false
 enableServiceLinks: false

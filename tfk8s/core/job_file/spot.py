@@ -8,13 +8,12 @@ Sources: docs.cloud.google.com/kubernetes-engine/docs/concepts/spot-vms; karpent
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 GKE, KARPENTER = "gke", "karpenter"
 
 
-@dataclass(frozen=True, slots=True)
-class SpotNodes:
+class SpotNodes(NamedTuple):
     """The spot nodes of one provider.
 
     Attributes:
@@ -26,6 +25,12 @@ class SpotNodes:
     label: str
     value: str
     is_tainted: bool = False
+
+    @property
+    def tolerations(self) -> list[dict[str, str]]:
+        """The tolerations of their taint, if they have one."""
+        toleration = {"key": self.label, "operator": "Equal", "value": self.value, "effect": "NoSchedule"}
+        return [toleration] if self.is_tainted else []
 
 
 SPOT_NODES = {

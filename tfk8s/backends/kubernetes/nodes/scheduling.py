@@ -5,6 +5,7 @@ Resources in use and cordoned nodes are ignored, because both may change while a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -18,7 +19,6 @@ from tfk8s.core.resources import MEMORY, Resources, amount_text
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.render import placement, pods
-from tfk8s.render.placement import GKE_ACCELERATOR
 from tfk8s.render.pods import Object
 
 # Nodes with one of these labels belong to pools, nodes with a provider's id to a cloud. Both may grow when a pod waits.
@@ -55,14 +55,14 @@ class JobFields:
             return f"jobs.{self.job.name}.pod" if has_resources else "pod"
         return f"jobs.{self.job.name}.{'shm' if shm > own - shm else field_of(resource)}"
 
-    def of_label(self, label: str) -> str:
-        """Return the field that a label of nodes comes from."""
+    def of_label(self, label: str, value: str) -> str:
+        """Return the field that a label of the job's nodes comes from."""
         parts = {f"jobs.{self.job.name}.pod": self.job.pod, "pod": self.job_file.pod}
         for field, part in parts.items():
             if label in part.get("nodeSelector", {}):
                 return f"{field}.nodeSelector"
-        key = "accelerator" if label == GKE_ACCELERATOR else "node_selector"
-        return f"jobs.{self.job.name}.{'spot' if self.job.spot and label == SPOT_NODES[self.job.spot].label else key}"
+        key = placement.field_of(label, value)
+        return f"jobs.{self.job.name}.{'node_selector' if key == 'spot' and not self.job.spot else key}"
 
 
 def may_grow(nodes: Sequence[Object]) -> bool:
@@ -94,7 +94,7 @@ def why_impossible(fields: JobFields, pod: Object, nodes: Sequence[Object]) -> s
     selected = [node for node in nodes if selector.items() <= _labels(node).items()]
     if not selected:
         labels = ", ".join(f"{label}={value}" for label, value in selector.items())
-        changed = dict.fromkeys(map(fields.of_label, selector))
+        changed = dict.fromkeys(itertools.starmap(fields.of_label, selector.items()))
         return f"no node has all of {labels}: change {' or '.join(changed)}"
     for label in _required_topology(pod):
         if all(label not in _labels(node) for node in selected):
@@ -117,7 +117,7 @@ def _required_topology(pod: Object) -> list[str]:
 def _no_label(fields: JobFields, label: str, value: str, nodes: Sequence[Object]) -> str:
     values = sorted({_labels(node)[label] for node in nodes if label in _labels(node)})
     others = f", only {label}={', '.join(values)}" if values else ""
-    field = fields.of_label(label)
+    field = fields.of_label(label, value)
     known = sorted({name for node in nodes for name, spot in SPOT_NODES.items() if spot.label in _labels(node)})
     value_to_write = f" to {' or '.join(known)}" if field.endswith(".spot") and known and not values else ""
     return f"no node has the label {label}={value}{others}: change {field}{value_to_write}"

@@ -30,6 +30,11 @@ _NODE_CLAIM = re.compile(r"nodeclaim/(\S+?)(?:-[a-z0-9]{5})?(?:,|$)")
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _POOLS = tuple(map(re.compile, (r"gk[e3]-(.+)-[0-9a-f]{8}-grp", rf"eks-(.+)-{_UUID}", r"aks-(.+)-\d+-vmss")))
 _FULL = ("size reached", "limit reached", "exceed limits")
+_OTHERS_SPOT = ((spot.label, name) for name, spot in SPOT_NODES.items() if name != KARPENTER)
+_CURES = (  # for a part of Karpenter's words: the first counts
+    *((words, "raise the limits of the NodePool") for words in _FULL),
+    *((label, f"write spot: {KARPENTER} in place of spot: {name}") for label, name in _OTHERS_SPOT),
+)
 _REPEATED = re.compile(r",? (?:daemonset overhead=\{[^}]*\}|requirements=.*?resources=\{[^}]*\})")
 _BACKOFF = "in backoff after failed scale-up"
 
@@ -148,10 +153,7 @@ def _starting(pools: Sequence[str]) -> NodeEvent:
 def _without_karpenter(message: str) -> NodeEvent:
     """Return what Karpenter says, without the requirements and resources that its messages repeat for each pool."""
     cause = _REPEATED.sub("", message.removeprefix("Failed to schedule pod, "))
-    others = [name for name, spot in SPOT_NODES.items() if spot.label in cause and name != KARPENTER]
-    cure = f"; write spot: {KARPENTER} in place of spot: {others[0]}" if others else ""
-    if any(words in cause for words in _FULL):
-        cure = "; raise the limits of the NodePool"
+    cure = next((f"; {cure}" for words, cure in _CURES if words in cause), "")
     return NodeEvent(reason=f"Karpenter starts no node for it: {cause}{cure}", is_misfit=True)
 
 
