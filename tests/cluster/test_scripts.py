@@ -15,8 +15,8 @@ from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.backends.stacks import explainer
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.script import Download, LogOptions, Script, ScriptResources
+from tfk8s.core.task_names import choose
 from tfk8s.errors import ClusterError, InvalidInput
-from tfk8s.features.stacks import here as stacks
 from tfk8s.features.timeline import here as timeline
 from tfk8s.render import manifests, package_files, program_job
 
@@ -288,7 +288,8 @@ def test_stacks_name_the_line_and_the_task_that_a_script_waits_for(backend, clus
     script = backend.detached.start(cluster, Script(path=tmp_path / "hanging.py", tf1=True))
 
     def look():
-        status, found = stacks.read(backend, cluster)
+        status = backend.observe(cluster)
+        found = backend.inside.stacks(cluster, choose(status, ()))
         by_name = {entry.name: entry for entry in found}
         processes = by_name[script].processes if script in by_name else ()
         threads = [thread for process in processes for thread in process.threads or ()]

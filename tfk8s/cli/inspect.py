@@ -15,13 +15,14 @@ from tfk8s.backends.options import BackendOptions
 from tfk8s.cli import json_output, options
 from tfk8s.cli.output import age, document, line, memory, moment, note, one_line, say, table
 from tfk8s.cli.start_progress import Progress, cell, task_table
+from tfk8s.cli.watching import until_removed
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.events import Event
 from tfk8s.core.lifetime import NOTICE, format_duration
 from tfk8s.core.price.rates import money
 from tfk8s.core.progress import duration
 from tfk8s.core.status import ClusterStatus, ScriptStatus
-from tfk8s.errors import InvalidInput, NoSuchCluster, TaskError
+from tfk8s.errors import InvalidInput, TaskError
 from tfk8s.polling import changes
 from tfk8s.task.probe import Device
 
@@ -89,16 +90,8 @@ def _require_no_watch(watch: bool) -> None:
 
 def _watched(cluster: Cluster) -> Iterator[ClusterStatus]:
     """Yield the status of a cluster now and after each change, until the cluster is removed."""
-    exists = False
-    try:
-        with cluster.backend.observer(cluster.name) as observer:
-            for status in changes(observer.status):
-                exists = True
-                yield status
-    except NoSuchCluster:
-        if not exists:
-            raise
-        note(f'cluster "{cluster.name}" was removed')
+    with cluster.backend.observer(cluster.name) as observer:
+        yield from until_removed(cluster.name, changes(observer.status))
 
 
 def ls(

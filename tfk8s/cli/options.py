@@ -90,11 +90,13 @@ def file_or_default(file: str | None) -> str:
     return DEFAULT_FILE if file is None else file
 
 
-File = Annotated[str, typer.Argument(metavar="FILE", help="The job file.", show_default=False)]
-FileOrDefault = Annotated[
-    str | None,
-    typer.Argument(metavar="FILE", help="The job file; default: ./cluster.yaml.", show_default=False),
-]
+def _argument(metavar: str, text: str, completer: Callable[[typer.Context], list[str]] | None = None) -> Any:
+    """Return the declaration of an argument with this help."""
+    return typer.Argument(metavar=metavar, help=text, show_default=False, autocompletion=completer)
+
+
+File = Annotated[str, _argument("FILE", "The job file.")]
+FileOrDefault = Annotated[str | None, _argument("FILE", "The job file; default: ./cluster.yaml.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -116,28 +118,21 @@ Avoided = Annotated[
     list[str] | None,
     typer.Option("--avoid", metavar="NODE", help="Keep the cluster away from a node of Kubernetes; repeatable."),
 ]
-Name = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME|FILE",
-        help="The cluster's name, or its job file.",
-        show_default=False,
-        autocompletion=completion.clusters,
-    ),
-]
+Name = Annotated[str, _argument("NAME|FILE", "The cluster's name, or its job file.", completion.clusters)]
 NameOrDefault = Annotated[
     str | None,
-    typer.Argument(
-        metavar="NAME|FILE",
-        help="The cluster's name, or its job file; default: ./cluster.yaml.",
-        show_default=False,
-        autocompletion=completion.clusters,
+    _argument("NAME|FILE", "The cluster's name, or its job file; default: ./cluster.yaml.", completion.clusters),
+]
+TasksAndScripts = Annotated[
+    list[str] | None,
+    _argument(
+        "TASK",
+        "JOB/INDEX, JOB, or a script's name or process id; default: all tasks and running scripts.",
+        completion.tasks_and_scripts,
     ),
 ]
-Script = Annotated[str, typer.Argument(metavar="SCRIPT", help="A Python file.", show_default=False)]
-ScriptArguments = Annotated[
-    list[str] | None, typer.Argument(metavar="ARGS", help="The script's own arguments.", show_default=False)
-]
+Script = Annotated[str, _argument("SCRIPT", "A Python file.")]
+ScriptArguments = Annotated[list[str] | None, _argument("ARGS", "The script's own arguments.")]
 
 Local = Annotated[
     bool, typer.Option("--local", help="Use this machine, not Kubernetes (the default with TFK8S_LOCAL=1).")

@@ -24,7 +24,7 @@ from tfk8s.core.plan import Scaling
 from tfk8s.core.script import LogOptions, Logs, shown
 from tfk8s.core.spec import JobFile
 from tfk8s.core.status import ClusterStatus, TaskStatus
-from tfk8s.core.task_names import parse_task, select
+from tfk8s.core.task_names import choose, parse_task, select
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster
 
 if TYPE_CHECKING:
@@ -160,13 +160,11 @@ class Cluster(SuspendableCluster, SubmittingCluster):
 
     def stacks(self, tasks: Iterable[str] = ()) -> list[Stacks]:
         """Return what tasks and running scripts do now; `tasks` as for `logs`, or names of scripts."""
-        found: list[Stacks] = self.features("stacks").read(self.backend, self.name, tasks)[1]
-        return found
+        return self.backend.inside.stacks(self.name, choose(self.status(), tasks))
 
     def top(self, tasks: Iterable[str] = ()) -> list[Usage]:
         """Return what tasks and running scripts use, over a second; `tasks` as for `stacks`."""
-        found: list[Usage] = self.features("top").read(self.backend, self.name, tasks)[1]
-        return found
+        return self.backend.inside.usage(self.name, choose(self.status(), tasks))
 
     def restart(
         self, task: str | None = None, *, timeout: float | None = TIMEOUT, on_change: OnChange | None = None

@@ -20,10 +20,11 @@ LIMITS, SLEEP, PROGRAMS, CLAIMS, GANGS = FEATURES = (
 )  # fmt: skip
 RULES = "rules of the namespace"  # no job file needs the right to read them
 
-_SUBMITTERS = frozenset({"status", "logs", "submit", "stop", "stacks", "top"})  # what the Role for submitting allows
+_INSIDE = ("stacks", "top")  # these commands look at processes in containers
+_SUBMITTERS = frozenset({"status", "logs", "submit", "stop", *_INSIDE})  # what the Role for submitting allows
 _READERS = (
-    "ls", "status", "logs", "events", "devices", "exec", "stacks", "top", "submit", "stop", "connect", "tensorboard",
-    "scale",    "restart", "suspend", "resume", "down", "up",
+    "ls", "status", "logs", "events", "devices", "exec", *_INSIDE, "submit", "stop", "connect", "tensorboard",
+    "scale", "restart", "suspend", "resume", "down", "up",
 )  # fmt: skip
 _WATCHERS = ("status", "up", "scale", "restart", "resume")  # these commands poll
 _STARTERS = ("submit", "tensorboard")  # these commands start a pod of their own
@@ -60,17 +61,12 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     """Yield the group, the resource, the verbs, and the commands that need them."""
     yield "apps", "statefulsets", "list", _READERS
     yield "apps", "statefulsets", "watch", (*_WATCHERS, "logs")
-    yield "", "pods", "list", ("ls", "logs", "exec", "stacks", "top", *_STARTERS, "stop", *_WATCHERS, "suspend", "down")
+    yield "", "pods", "list", ("ls", "logs", "exec", *_INSIDE, *_STARTERS, "stop", *_WATCHERS, "suspend", "down")
     yield "batch", "jobs", "list", (*_READERS, "diff")  # the Jobs of programs, of scripts and of limits
     yield "batch", "jobs", "watch", (*_WATCHERS, "logs")
     # The log shows that a server listens.
-    yield (
-        "",
-        "pods/log",
-        "get",
-        ("logs", *_STARTERS, "status", "stacks", "top", "up", "restart", "resume", "scale", "down"),
-    )
-    yield "", "events", "list", ("events", "stacks", "top", *_WATCHERS)
+    yield "", "pods/log", "get", ("logs", *_STARTERS, "status", *_INSIDE, "up", "restart", "resume", "scale", "down")
+    yield "", "events", "list", ("events", *_INSIDE, *_WATCHERS)
     yield "", "events", "watch", ("events", *_WATCHERS)
     # `submit` connects to the user's warm pod.
     yield "", "pods/portforward", "get create", ("up", "devices", "connect", *_STARTERS, "restart", "resume", "scale")
@@ -81,7 +77,7 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "", "pods", "get", ("submit", "logs", "restart")
     # A watch sees why pods of tasks and scripts end, even if they are deleted at once.
     yield "", "pods", "watch", (*_STARTERS, "logs", "status", "up", "restart", "resume", "scale")
-    yield "", "pods/exec", "get create", ("submit", "restart", "exec", "cp", "stacks", "top")
+    yield "", "pods/exec", "get create", ("submit", "restart", "exec", "cp", *_INSIDE)
     yield "", "pods/attach", "get create", ("submit",)  # for the script's standard input
     yield "", "pods", "delete", ("restart",)
     yield "", "pods", "create", ("doctor",)  # two pods test the network

@@ -5,30 +5,19 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated
-
-import typer
 
 from tfk8s.backends.stacks import PythonThread, Stacks, TensorFlowCall, explainer, needed_by
-from tfk8s.cli import completion, json_output, options
+from tfk8s.cli import json_output, options
 from tfk8s.cli.output import document, say, table
 from tfk8s.core.status import ClusterStatus
-from tfk8s.features.stacks.here import read
+from tfk8s.core.task_names import choose
 
 _STACKS = ("TASK", "PHASE", "DOES", "NEEDED BY")
 
 
 def stacks(
     name: options.Name,
-    chosen: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TASK",
-            help="JOB/INDEX, JOB, or a script's name or process id; default: all tasks and running scripts.",
-            show_default=False,
-            autocompletion=completion.tasks_and_scripts,
-        ),
-    ] = None,
+    chosen: options.TasksAndScripts = None,
     output: options.Output = None,
     local: options.Local = False,
     context: options.Context = None,
@@ -51,7 +40,8 @@ def stacks(
     name, seconds, needs, is_same, text).
     """
     cluster = options.find_cluster(name, local, context, namespace)
-    status, found = read(cluster.backend, cluster.name, chosen or ())
+    status = cluster.status()
+    found = cluster.backend.inside.stacks(cluster.name, choose(status, chosen or ()))
     if output is not None:
         document(_document(status, found))
         return

@@ -11,13 +11,13 @@ import typer
 
 from tfk8s import polling
 from tfk8s.backends.usage import Usage
-from tfk8s.cli import completion, json_output, options
-from tfk8s.cli.output import document, line, note, say, table
+from tfk8s.cli import json_output, options
+from tfk8s.cli.output import document, line, say, table
 from tfk8s.cli.start_progress import Panel, cell
+from tfk8s.cli.watching import until_removed
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.status import ClusterStatus
-from tfk8s.errors import NoSuchCluster
-from tfk8s.features.top.here import read
+from tfk8s.core.task_names import choose
 
 PAUSE = 5.0  # between two looks of --watch, each of which takes a second
 _HEAD = ("TASK", "PHASE", "CPU", "MEMORY", "IN", "OUT", "GPU", "GPU MEMORY", "PROGRESS", "REASON")
@@ -26,15 +26,7 @@ _OPTIONAL = ("IN", "OUT", "GPU", "GPU MEMORY", "PROGRESS")
 
 def top(
     name: options.Name,
-    chosen: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TASK",
-            help="JOB/INDEX, JOB, or a script's name or process id; default: all tasks and running scripts.",
-            show_default=False,
-            autocompletion=completion.tasks_and_scripts,
-        ),
-    ] = None,
+    chosen: options.TasksAndScripts = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Measure again until Ctrl-C.")] = False,
     output: options.Output = None,
     local: options.Local = False,
@@ -56,7 +48,7 @@ def top(
     """
     cluster = options.find_cluster(name, local, context, namespace)
     if not watch:
-        status, found = read(cluster.backend, cluster.name, chosen or ())
+        status, found = _look(cluster, chosen or ())
         document(_document(status, found)) if output is not None else say(_table(status, found))
     elif output is not None:
         for status, found in _looks(cluster, chosen or ()):
@@ -66,16 +58,13 @@ def top(
 
 
 def _looks(cluster: Cluster, words: Sequence[str]) -> Iterator[tuple[ClusterStatus, list[Usage]]]:
-    """Yield the status and the usage again and again, until the cluster is removed."""
-    exists = False
-    try:
-        for _ in polling.poll(None, least_interval=PAUSE):
-            yield read(cluster.backend, cluster.name, words)
-            exists = True
-    except NoSuchCluster:
-        if not exists:
-            raise
-        note(f'cluster "{cluster.name}" was removed')
+    """Return the status and the usage again and again, until the cluster is removed."""
+    return until_removed(cluster.name, (_look(cluster, words) for _ in polling.poll(None, least_interval=PAUSE)))
+
+
+def _look(cluster: Cluster, words: Sequence[str]) -> tuple[ClusterStatus, list[Usage]]:
+    status = cluster.status()
+    return status, cluster.backend.inside.usage(cluster.name, choose(status, words))
 
 
 def _show(cluster: Cluster, words: Sequence[str]) -> None:
