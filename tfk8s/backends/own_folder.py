@@ -1,4 +1,8 @@
-"""The folder of the state of this user: local clusters, and the history. Only the user may write it."""
+"""The folder of the state of this user: local clusters, and the history. Only the user may write it.
+
+All its files are opened here. A backup or a script may have left anything in their place, and a pipe would make a
+supervisor wait forever.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tfk8s.errors import ClusterError
+
+LARGEST = 64 << 20  # bytes: the record of ten thousand tasks, or the index of the history, and more
+# Windows has none of the two. Without the second, the open of a pipe waits for its other end.
+_PROBLEMS = {  # ENXIO: a socket, or a pipe that nobody reads
+    errno.ELOOP: "is a link", errno.ENXIO: "is no regular file", errno.EISDIR: "is no regular file"
+}  # fmt: skip
+_NO_LINK, _NO_WAIT = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)
+
+
+class RefusedFile(OSError):
+    """A link, a pipe, a file that is too large, or another user's, in a file's place. The text says what to do."""
 
 
 def root() -> Path:
@@ -47,6 +62,41 @@ def require_own(path: Path) -> None:
         raise PermissionError(errno.EPERM, "the folder belongs to another user")
     if found.st_mode & 0o022:
         raise PermissionError(errno.EPERM, f"other users can write the folder: chmod go-w {shlex.quote(str(path))}")
+
+
+def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a file in the folder, which is this user's own alone if it is new; return the descriptor.
+
+    Raises:
+        FileNotFoundError: there is none.
+        RefusedFile: it is no regular file of this user.
+        OSError: it can't be opened.
+    """
+    try:
+        descriptor = os.open(path, flags | _NO_LINK | _NO_WAIT, 0o600)
+    except OSError as error:
+        if problem := _PROBLEMS.get(error.errno or 0):
+            raise _refused(path, problem) from error
+        raise
+    found = os.fstat(descriptor)
+    is_own = sys.platform == "win32" or found.st_uid == os.geteuid()
+    if stat.S_ISREG(found.st_mode) and is_own:
+        return descriptor
+    os.close(descriptor)
+    raise _refused(path, "belongs to another user" if stat.S_ISREG(found.st_mode) else "is no regular file")
+
+
+def read_file(path: Path, most: int = LARGEST) -> bytes:
+    """Return the content of a file in the folder; errors as `open_file`, and a RefusedFile for over `most` bytes."""
+    with open(open_file(path), "rb") as file:
+        content = file.read(most + 1) if os.fstat(file.fileno()).st_size <= most else None
+    if content is None or len(content) > most:
+        raise _refused(path, f"has more than {most:,} bytes")
+    return content
+
+
+def _refused(path: Path, problem: str) -> RefusedFile:
+    return RefusedFile(errno.EPERM, f"{shlex.quote(str(path))} {problem}: remove it")
 
 
 def try_lock(descriptor: int) -> bool:

@@ -166,8 +166,10 @@ def _local_clusters() -> list[str]:
 def _local_tasks(cluster: str | None) -> list[str]:
     import json
 
+    from tfk8s.backends.own_folder import read_file
+
     with contextlib.suppress(Exception):  # no cluster, or a damaged one
-        record = json.loads((_state() / str(cluster) / "cluster.json").read_text())
+        record = json.loads(read_file(_state() / str(cluster) / "cluster.json"))
         return [f"{task['job']}/{task['index']}" for task in record["tasks"]]
     return []
 

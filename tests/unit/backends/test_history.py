@@ -6,8 +6,10 @@ import dataclasses
 import gzip
 import os
 import shutil
+import socket
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -264,3 +266,92 @@ def test_the_advice_names_the_last_entry_of_a_place(home: Path) -> None:
     assert files.advice("mnist", "context a, namespace b").startswith("; tfk8s status mnist@3 ")
     assert files.advice("toy", writing.HERE) == ""
     assert files.advice("../toy", writing.HERE) == ""
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def link(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def listening(path: Path) -> None:
+    folder = os.open(path.parent, os.O_PATH)  # a socket's name is short
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"/proc/self/fd/{folder}/{path.name}")
+    os.close(folder)
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+def endless(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 1 << 40)
+
+
+HOSTILE = pytest.mark.parametrize("put", [fifo, link, listening, folder, endless])
+
+
+@HOSTILE
+@pytest.mark.parametrize("name", ["facts.jsonl", "logs/worker-0.gz", "events.gz"])
+def test_what_is_no_file_of_the_entry_is_one_error_that_names_it(
+    home: Path, put: Callable[[Path], None], name: str
+) -> None:
+    entry = begin()
+    entry.write_log("worker-0", ["2026 0 text"])
+    entry.write_events([{"time": 1.0}])
+    path = entry.path / name
+    path.unlink()
+    put(path)
+    readers = {
+        "facts.jsonl": entry.read,
+        "events.gz": entry.events,
+        "logs/worker-0.gz": lambda: [*entry.log("worker-0")],
+    }
+    with pytest.raises(
+        (InvalidInput, OSError), match=rf"{path} (is a link|is no regular file|has more than .* bytes): rem"
+    ):
+        readers[name]()
+    assert begin().id == "mnist@2"
+
+
+@HOSTILE
+@pytest.mark.parametrize("name", ["index.jsonl", "index.new", "index.lock"])
+def test_what_is_no_file_of_the_index_is_one_error_that_names_it(
+    home: Path, put: Callable[[Path], None], name: str
+) -> None:
+    writing.end(begin(), "done")
+    (home / name).unlink(missing_ok=True)
+    put(home / name)
+    if put is endless and name != "index.jsonl":  # it is written, not read
+        return
+    with pytest.raises(OSError, match=rf"{home / name} (is a link|is no regular file|has more than .* bytes): rem"):
+        index.prune(most=0)
+    shutil.rmtree(home / name) if put is folder else (home / name).unlink()
+    assert [row.id for row in index.prune(most=0)] == ["mnist@1"]
+
+
+def test_no_entry_is_removed_through_a_link(home: Path, tmp_path: Path) -> None:
+    writing.end(begin(), "done")
+    (home / "mnist").rename(tmp_path / "elsewhere")
+    (home / "mnist").symlink_to(tmp_path / "elsewhere")
+    index.prune(most=0)
+    assert (tmp_path / "elsewhere" / "1" / "facts.jsonl").exists()
+    with pytest.raises(InvalidInput, match="the folder is a link"):
+        files.find("mnist", 1).read()
+
+
+@pytest.mark.parametrize(
+    "content", [b"\x1f\x8b\x08\0\0\0\0\0\0\xff\xff\xff\xff", gzip.compress(b"text" * 99, mtime=0)[:-9], b"x"],
+    ids=["wrong", "torn", "other"],
+)  # fmt: skip
+def test_a_damaged_log_is_an_error_that_names_it(home: Path, content: bytes) -> None:
+    entry = begin()
+    entry.write_log("worker-0", [])
+    path = entry.logs()["worker-0"]
+    path.write_bytes(content)
+    with pytest.raises(OSError, match=f"{path} is damaged: remove it"):
+        list(entry.log("worker-0"))

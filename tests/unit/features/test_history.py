@@ -104,9 +104,10 @@ def test_errors(run: Run, words: list[str], error: str) -> None:
     assert err.startswith(error)
 
 
-def test_a_damaged_log_has_no_lines(run: Run, entry: EntryFiles) -> None:
+def test_a_damaged_log_is_named(run: Run, entry: EntryFiles) -> None:
     (entry.path / "logs" / "worker-0.gz").write_bytes(b"\x1f\x8b nothing")
-    assert run("logs", "mnist@1", "worker/0") == (0, "", "no output\n")
+    code, _, errors = run("logs", "mnist@1", "worker/0")
+    assert (code, errors) == (1, f"error: {entry.path}/logs/worker-0.gz is damaged: remove it\n")
 
 
 def test_control_characters_of_an_entry_show(run: Run, entry: EntryFiles) -> None:

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfk8s.backends.history.lines import NO_LINK, append, read, tail, to_line
-from tfk8s.backends.own_folder import require_own, unchecked_root
+from tfk8s.backends.history.lines import append, read, tail, to_line
+from tfk8s.backends.own_folder import open_file, read_file, require_own, unchecked_root
 from tfk8s.core import naming
 from tfk8s.core.history import entry
 from tfk8s.core.history.entry import Entry, Row
@@ -122,8 +122,9 @@ class EntryFiles:
         Raises:
             OSError: there is no such entry, or the file can't be read.
         """
-        with (self.path / "facts.jsonl").open("rb") as file:
-            lines = file.read(MAX_FACTS + 2 * MAX_LINE).split(b"\n")
+        for folder in (self.path.parent, self.path):
+            require_own(folder)
+        lines = read_file(self.path / "facts.jsonl", MAX_FACTS + 2 * MAX_LINE).split(b"\n")
         return [fact for line in lines if line and (fact := parse(line))]
 
     def read(self) -> Entry:
@@ -144,6 +145,12 @@ class EntryFiles:
             facts = self.facts()
             return bool(facts) and not any(fact.get("kind") == "end" for fact in facts)
         return False
+
+    def remove(self) -> None:
+        """Remove the files, but through no link."""
+        with contextlib.suppress(OSError):
+            require_own(self.path.parent)
+            shutil.rmtree(self.path, ignore_errors=True)
 
     def last_time(self) -> float:
         """Return the time of the last thing that was written, in seconds since the epoch."""
@@ -217,7 +224,7 @@ class EntryFiles:
         path = self.path / name
         path.parent.mkdir(mode=0o700, exist_ok=True)
         unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
-        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NO_LINK, 0o600), "wb") as file:
+        with open(open_file(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
             file.write(gzip.compress(content, 6))
         unfinished.replace(path)
 

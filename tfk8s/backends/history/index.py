@@ -7,14 +7,13 @@ import dataclasses
 import itertools
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tfk8s.backends.history import files, lines
 from tfk8s.backends.history.files import EntryFiles
-from tfk8s.backends.own_folder import try_lock, unchecked_root
+from tfk8s.backends.own_folder import open_file, read_file, try_lock, unchecked_root
 from tfk8s.core.history.entry import LOST, OPEN, Row, parse_row
 from tfk8s.errors import InvalidInput
 from tfk8s.polling import wait_until
@@ -26,7 +25,6 @@ _NAME = "index.jsonl"
 _ROW = re.compile(
     rb'^{"name": "([a-z0-9-]+)", "number": (\d{1,10}), "started": (\d{1,12}(?:\.\d+)?), .*}$', re.MULTILINE
 )
-_MAX_INDEX = 64 << 20  # bytes
 _PRUNE_INTERVAL = 86400.0
 _LOCK_TIMEOUT = 2.0  # a supervisor does nothing else meanwhile
 
@@ -46,8 +44,7 @@ def rows(name: str | None = None, last: int | None = None) -> list[Row]:
         last: at most so many; only these rows are parsed, of ten thousand.
     """
     try:
-        with (files.root() / _NAME).open("rb") as file:
-            content = file.read(_MAX_INDEX)
+        content = read_file(files.root() / _NAME)
     except FileNotFoundError:
         return []
     found = {match.group(1, 2): match for match in _ROW.finditer(content)}
@@ -74,11 +71,11 @@ def prune(*, older: float = MAX_AGE, most: int = MAX_ENTRIES, size: int = MAX_SI
         gone = set(removed)
         kept = (row for row in listed if row not in gone)
         unfinished = path.with_suffix(".new")
-        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with open(open_file(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
             file.writelines(lines.to_line(dataclasses.asdict(row)) + b"\n" for row in kept)
         unfinished.replace(path)
     for row in removed:
-        shutil.rmtree(files.of_row(row).path, ignore_errors=True)
+        files.of_row(row).remove()
         if all(row.number >= other.number for other in listed if other.name == row.name):
             files.of_row(row).path.mkdir(mode=0o700, exist_ok=True)  # so that no later entry gets its number
     return removed
@@ -150,7 +147,7 @@ def _locked() -> Iterator[Path]:
         WaitTimeout: another process has the lock for long.
     """
     path = files.made_root() / _NAME
-    lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    lock = open_file(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
     try:
         wait_until(lambda: try_lock(lock), "another command to change the history", _LOCK_TIMEOUT)
         yield path

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
+from tfk8s.backends.own_folder import open_file, read_file
 
 
 def append(path: Path, line: bytes) -> None:
     """Append a line to a file, whose last line may be torn."""
-    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | NO_LINK, 0o600), "r+b", buffering=0) as file:
+    with open(open_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "r+b", buffering=0) as file:
         end = file.seek(0, os.SEEK_END)
         if end:
             file.seek(end - 1)
@@ -26,8 +28,8 @@ def to_line(plain: object) -> bytes:
 
 
 def tail(path: Path, size: int) -> bytes:
-    """Return the last whole lines of a file."""
-    with path.open("rb") as file:
+    """Return the last whole lines of a file; errors as `open_file`."""
+    with open(open_file(path), "rb") as file:
         start = max(0, file.seek(0, os.SEEK_END) - size)
         file.seek(start)
         content = file.read(size)
@@ -35,15 +37,26 @@ def tail(path: Path, size: int) -> bytes:
 
 
 def read(path: Path, limit: int) -> Iterator[str]:
-    """Yield the lines of a file, of at most `limit` bytes; none of a file that is missing or damaged."""
+    """Yield the lines of a file, of at most `limit` bytes; none of a file that is missing.
+
+    Raises:
+        OSError: the file is damaged, or is no regular file of this user.
+    """
+    try:
+        content = _unpacked(read_file(path, 2 * limit), limit) if path.suffix == ".gz" else tail(path, limit)
+    except FileNotFoundError:
+        return
+    except (EOFError, ValueError) as error:
+        raise OSError(errno.EIO, f"{path} is damaged: remove it") from error
+    yield from content.decode(errors="replace").splitlines()
+
+
+def _unpacked(packed: bytes, limit: int) -> bytes:
     import gzip
+    import zlib
 
     try:
-        if path.suffix == ".gz":
-            with gzip.open(path, "rb") as file:
-                content = file.read(limit)
-        else:
-            content = tail(path, limit)
-    except (OSError, EOFError, ValueError):
-        return
-    yield from content.decode(errors="replace").splitlines()
+        with gzip.open(io.BytesIO(packed)) as file:
+            return file.read(limit)
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(str(error)) from error

@@ -11,6 +11,7 @@ from tfk8s.backends import suspended
 from tfk8s.backends.local import state, supervisor_client
 from tfk8s.backends.local.record import Record, TaskRecord
 from tfk8s.backends.local.supervision import suspended_file
+from tfk8s.backends.own_folder import read_file
 from tfk8s.core.job_kinds import success_tasks
 from tfk8s.core.progress import StepProgress, parse
 from tfk8s.core.resources import named
@@ -18,6 +19,8 @@ from tfk8s.core.roles import DATA
 from tfk8s.core.spec import Job, Task
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
 from tfk8s.errors import ClusterError
+
+_MAX_PROGRESS = 1 << 16  # bytes of one line
 
 
 def status(folder: state.Folder, record: Record) -> ClusterStatus:
@@ -136,6 +139,6 @@ def _script_status(values: dict[str, Any]) -> ScriptStatus:
 def read_progress(path: Path) -> StepProgress | None:
     """Return what a script or a program has written to its file."""
     try:
-        return parse(path.read_text(encoding="utf-8"))
+        return parse(read_file(path, _MAX_PROGRESS).decode())
     except (OSError, ValueError):  # nothing yet, or something else
         return None

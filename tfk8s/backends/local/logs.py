@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from tfk8s import polling
 from tfk8s.backends.local import task_log
+from tfk8s.backends.own_folder import open_file
 from tfk8s.core.script import LogLine, LogOptions
 from tfk8s.core.spec import Task
 
@@ -35,7 +36,7 @@ def _previous_run(task: Task, path: Path, tail: int | None) -> Iterator[LogLine]
     """Yield the lines of the run before a task's last restart."""
     if not path.exists():
         return
-    with path.open("rb") as file:
+    with open(open_file(path), "rb") as file:
         start, end = _last_but_one(file)
         file.seek(start)
         lines: Iterable[bytes] = itertools.takewhile(lambda _: file.tell() <= end, iter(file.readline, b""))
@@ -103,7 +104,7 @@ class _Reader:
     def lines(self) -> Iterator[LogLine]:
         if self._file is None:
             try:
-                self._file = self._path.open("rb")
+                self._file = open(open_file(self._path), "rb")  # noqa: SIM115 - until `close`
             except FileNotFoundError:
                 return
             if self._tail is not None:

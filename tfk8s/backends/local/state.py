@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
-from tfk8s.backends.own_folder import require_own, root, try_lock, writable
+from tfk8s.backends.own_folder import RefusedFile, open_file, read_file, require_own, root, try_lock, writable
 from tfk8s.core import naming
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
@@ -59,7 +59,7 @@ class Folder:
     @property
     def events(self) -> Path:
         """The events of the tasks, from `add_event`."""
-        return self.path / "events.log"
+        return (self.kept or self.path) / "events.log"
 
     @property
     def scripts_log(self) -> Path:
@@ -86,7 +86,10 @@ class Folder:
     def add_event(self, task: str, phase: Phase, reason: str) -> None:
         """Record that a task entered a phase, unless the disk is full."""
         line = {"time": time.time(), "task": task, "phase": phase, "reason": reason}
-        with contextlib.suppress(OSError), self.events.open("a") as file:
+        with (
+            contextlib.suppress(OSError),
+            open(open_file(self.events, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a") as file,
+        ):
             file.write(json.dumps(line) + "\n")
 
     def require_space(self) -> None:
@@ -150,7 +153,7 @@ class Folder:
         """
         try:
             require_own(self.path)
-            record = Record.from_dict(json.loads((self.path / "cluster.json").read_text()))
+            record = Record.from_dict(json.loads(read_file(self.path / "cluster.json")))
             if record.name != self.path.name:
                 raise ValueError("it is the record of another cluster")
         except (FileNotFoundError, NotADirectoryError):
@@ -179,17 +182,17 @@ class Folder:
     def write(self, name: str, plain: object) -> None:
         """Write a file for this user alone: a reader finds all of it, or the file of before."""
         unfinished = self.path / f"{name}.new"
-        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+        with open(open_file(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
             json.dump(plain, file)
         unfinished.rename(self.path / name)
 
     def supervisor(self) -> int | None:
         """Return the process id of the cluster's supervisor; None if it has ended, or if its file is damaged."""
         try:
-            process = json.loads((self.path / "supervisor.json").read_text())
+            process = json.loads(read_file(self.path / "supervisor.json"))
             pid, started = process["pid"], process["started"]
             is_alive = isinstance(pid, int) and started is not None and start_time(pid) == started
-        except (FileNotFoundError, NotADirectoryError, LookupError, TypeError, ValueError, RecursionError):
+        except (FileNotFoundError, NotADirectoryError, RefusedFile, LookupError, TypeError, ValueError, RecursionError):
             return None
         return pid if is_alive else None
 
@@ -205,7 +208,9 @@ class Folder:
     def write_end(self, reason: str) -> None:
         """Record the limit at which the cluster ended, unless the disk is full."""
         with contextlib.suppress(OSError):
-            (self.path / "end.txt").write_text(reason)
+            path = self.path / "end.txt"
+            with open(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
+                file.write(reason)
 
     def forget_end(self) -> None:
         """Remove the record of an end, before the cluster starts again."""
@@ -214,8 +219,8 @@ class Folder:
     def end(self) -> str:
         """Return the limit at which the cluster ended, as the end of a sentence; "" if none was reached."""
         try:
-            return (self.path / "end.txt").read_text()
-        except OSError:
+            return read_file(self.path / "end.txt").decode()
+        except (OSError, ValueError):
             return ""
 
     def is_running(self) -> bool:

@@ -18,6 +18,7 @@ from tfk8s.backends import interpreter, suspended
 from tfk8s.backends.local import state
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.backends.local.supervision import requests, suspended_file
+from tfk8s.backends.own_folder import open_file, read_file
 from tfk8s.core.environment import without_proxy
 from tfk8s.core.output.reason import telling_line
 from tfk8s.errors import ClusterError
@@ -151,7 +152,7 @@ def gone_error(folder: state.Folder) -> SupervisorGone:
 def _error_line(folder: state.Folder) -> str:
     """Return the line of the supervisor's log that says why the supervisor ended."""
     try:
-        return telling_line(folder.supervisor_log.read_text(errors="replace").splitlines()[-_ERROR_LINES:])
+        return telling_line(read_file(folder.supervisor_log).decode(errors="replace").splitlines()[-_ERROR_LINES:])
     except OSError:
         return ""
 
@@ -173,7 +174,8 @@ def start(folder: state.Folder, record: Record, *, leased: bool = False) -> sock
     words = [str(folder.path), str(ready.fileno()), *([LEASED] if leased else [])]
     command = interpreter.command(sys.executable, "tfk8s.backends.local.supervise", *words)
     # In a session of its own, so that Ctrl-C at a terminal reaches this command alone. Until then, signals wait.
-    with folder.supervisor_log.open("ab") as log, processes.signals_blocked():
+    log_file = open_file(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    with open(log_file, "ab") as log, processes.signals_blocked():
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, pass_fds=[ready.fileno()],
             start_new_session=True,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tfk8s.backends.own_folder import open_file
 from tfk8s.sessions.forks.event_loop import Loop
 
 _BLOCK = 1 << 16
@@ -65,7 +66,7 @@ class LogPipe:
         self._unfinished = b""
         self._file: int | None = None
         with contextlib.suppress(OSError):  # the disk is full
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            self._file = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._reader: int | None
         self._reader, self.writer = os.pipe()
         os.set_blocking(self._reader, False)

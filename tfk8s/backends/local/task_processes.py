@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tfk8s.backends import interpreter
+from tfk8s.backends.history.lines import tail
 from tfk8s.backends.local import capacity, state, task_log
 from tfk8s.backends.local.loopback import sockets
 from tfk8s.backends.local.loopback.start import listening
@@ -274,9 +275,8 @@ def describe_exit(status: int, log: Path, *, out_of_memory: bool = False) -> str
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
     reason = ""
-    with contextlib.suppress(OSError), log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - _MAX_ERROR))
-        lines = [task_log.parse(line) for line in file.read().decode(errors="replace").splitlines()]
+    with contextlib.suppress(OSError):
+        lines = [task_log.parse(line) for line in tail(log, _MAX_ERROR).decode(errors="replace").splitlines()]
         reason = telling_line(line.text for line in lines if line.run == lines[-1].run)
     return f"exited with {code}: {reason}" if reason else f"exited with {code}"
 

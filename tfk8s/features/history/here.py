@@ -119,8 +119,10 @@ def _now(row: Row) -> Row:
 
 def cost_so_far(cluster: ClusterStatus) -> tuple[float, str]:
     """Return what a cluster has cost so far, by its open entry, and the currency: "" without an entry or rates."""
-    entry = writing.find_open(cluster.name, cluster.location)
-    return cost(entry.facts(), time.time()) if entry else (0.0, "")
+    with files.unless_unwritable():
+        if entry := writing.find_open(cluster.name, cluster.location):
+            return cost(entry.facts(), time.time())
+    return 0.0, ""
 
 
 def complete_lost(entries: Sequence[EntryFiles]) -> None:

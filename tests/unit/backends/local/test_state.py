@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from job_files import job_file
 
-from tfk8s.backends.local import capacity, state
+from tfk8s.backends.local import capacity, cluster_status, state
 from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, make_record
 from tfk8s.core.programs import Program
@@ -50,6 +50,30 @@ def test_a_damaged_file_of_the_supervisor_is_no_supervisor(folder: state.Folder,
     assert "has ended" in LocalBackend().observe("demo").reason
     LocalBackend().delete("demo")
     assert not folder.path.exists()
+
+
+@pytest.mark.parametrize("name", ["supervisor.json", "suspended.json", "end.txt", "events.log"])
+def test_a_pipe_in_a_files_place_keeps_no_command_waiting(folder: state.Folder, name: str) -> None:
+    os.mkfifo(folder.path / name)
+    assert "has ended" in LocalBackend().observe("demo").reason or name == "suspended.json"
+    folder.write_end("after max_duration")
+    folder.add_event("chief/0", Phase.READY, "")
+    LocalBackend().delete("demo")
+    assert not folder.path.exists()
+
+
+def test_a_pipe_in_the_records_place_is_named(folder: state.Folder) -> None:
+    (folder.path / "cluster.json").unlink()
+    os.mkfifo(folder.path / "cluster.json")
+    with pytest.raises(ClusterError, match=r"cluster\.json can't be read: .* is no regular file: remove it"):
+        folder.read()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_a_script_that_replaces_its_file_of_progress_has_none(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """The supervisor reads the file, and would wait for the script forever."""
+    make(tmp_path / "progress")
+    assert cluster_status.read_progress(tmp_path / "progress") is None
 
 
 @pytest.mark.parametrize("text", NO_RECORD)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tfk8s.backends import suspended
 from tfk8s.backends.local.state import Folder
-from tfk8s.backends.own_folder import writable
+from tfk8s.backends.own_folder import read_file, writable
 from tfk8s.core.lifetime import BY_IDLE, Suspension, format_duration
 from tfk8s.errors import ClusterError
 
@@ -50,7 +50,7 @@ def end(folder: Folder) -> End | None:
 
 def _read(folder: Folder) -> Suspension | None:
     try:
-        return Suspension.parse((folder.path / _NAME).read_text())
+        return Suspension.parse(read_file(folder.path / _NAME).decode())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError):  # damaged, and there all the same
