@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import Floor, runs
 from kube_api import MERGE
-from slots import SLOT, programs, servers
+from observed import runs
+from slots import SLOT, Floor, programs, servers
 
 from tfk8s import concurrency, polling
 from tfk8s.core.job_file.mappings import Topology

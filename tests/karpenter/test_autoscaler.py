@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from conftest import Pool
+from pool import Pool
 
 from tfk8s import polling
 from tfk8s.core.job_file.mappings import Topology
-from tfk8s.core.status import Phase
 
 Make = Callable[..., Pool]
 SPOT = "karpenter.sh/capacity-type"
@@ -17,8 +16,8 @@ SPOT = "karpenter.sh/capacity-type"
 def test_spot_nodes_of_karpenter_are_started(pool: Make) -> None:
     ours = pool()
     ours.backend.apply(ours.cluster("a", spot="karpenter"))
-    ours.until_said("a", f"a node of pool {ours.name} is being started")
-    ours.until("a", lambda found: all(task.phase is Phase.READY for task in found.tasks))
+    ours.until_said("a", f"a node of pool {ours.name} is being started", "worker")
+    ours.until_ready("a")
     labels = ours.labels("a")
     assert {pod: found.get(SPOT) for pod, found in labels.items()} == {
         "a-ps-0": None, "a-worker-0": "spot", "a-worker-1": "spot",
@@ -28,8 +27,7 @@ def test_spot_nodes_of_karpenter_are_started(pool: Make) -> None:
 def test_spot_nodes_of_another_provider_are_named_with_the_cure(pool: Make) -> None:
     ours = pool()
     ours.backend.apply(ours.cluster("a", spot="gke"))
-    found = ours.until_said("a", "incompatible requirements")
-    reason = next(task.reason for task in found.tasks if task.task.job == "worker")
+    reason = ours.until_said("a", "incompatible requirements", "worker")
     assert "change jobs.worker.spot; Karpenter starts no node for it: incompatible requirements" in reason
     assert reason.endswith("write spot: karpenter in place of spot: gke")
 
@@ -37,23 +35,21 @@ def test_spot_nodes_of_another_provider_are_named_with_the_cure(pool: Make) -> N
 def test_a_task_that_no_instance_type_can_hold(pool: Make) -> None:
     ours = pool(cores="10000")
     ours.backend.apply(ours.cluster("a", cpu="1000"))
-    found = ours.until_said("a", "Karpenter starts no node for it")
-    reason = next(task.reason for task in found.tasks if task.task.job == "worker")
+    reason = ours.until_said("a", "Karpenter starts no node for it", "worker")
     assert reason.endswith("Karpenter starts no node for it: no instance type has enough resources"), reason
 
 
 def test_a_pool_at_its_limit(pool: Make) -> None:
     ours = pool(cores="500m")
     ours.backend.apply(ours.cluster("a"))
-    found = ours.until_said("a", "; raise the limits of the NodePool")
-    reason = next(task.reason for task in found.tasks if task.task.job == "worker")
+    reason = ours.until_said("a", "; raise the limits of the NodePool", "worker")
     assert "Karpenter starts no node for it: all available instance types exceed limits for nodepool" in reason, reason
 
 
 def test_consolidation_takes_a_node_and_the_task_comes_back(pool: Make) -> None:
     ours = pool("on-demand")
     ours.backend.apply(ours.cluster("a", cpu="1500m"))
-    ours.until("a", lambda found: all(task.phase is Phase.READY for task in found.tasks))
+    ours.until_ready("a")
     before = ours.labels("a")["a-worker-0"]["kubernetes.io/hostname"]
     ours.backend.scale("a", {"worker": 1})
 
@@ -70,7 +66,7 @@ def test_all_nodes_of_a_gang_are_started(pool: Make) -> None:
     ours = pool()
     spread = Topology(spread="host", required=True)
     ours.backend.apply(ours.cluster("a", workers=4, gang=True, topology=spread))
-    found = ours.until("a", lambda found: all(task.phase is Phase.READY for task in found.tasks))
+    found = ours.until_ready("a")
     assert found.gang == "PodGroup"
     assert len({labels["kubernetes.io/hostname"] for labels in ours.labels("a").values()}) == 5
 

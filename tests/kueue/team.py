@@ -5,25 +5,23 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from job_files import job_file
 from kube_api import APPLY, KubeApi
+from observed import WAIT, Observed
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job, JobFile
-from tfk8s.core.status import ClusterStatus, Phase
 
 IMAGE = os.environ.get("TFK8S_TEST_IMAGE", "docker.io/tfk8s/test:dev")
 OPERATOR = Path(__file__).with_name("operator.sh")
 BUILT = os.environ.get("TFK8S_KUEUE", str(Path.home() / ".cache" / "tfk8s-kueue"))
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
-WAIT = 120.0
 
 
 def install(context: str, settings: str = "") -> None:
@@ -32,12 +30,11 @@ def install(context: str, settings: str = "") -> None:
     subprocess.run(command, check=True, timeout=1800, env={**os.environ, "SETTINGS": settings})
 
 
-class Team:
+class Team(Observed):
     """A namespace with the LocalQueue `gold`.
 
     Attributes:
         namespace: its name, which is the ClusterQueue's, too.
-        backend: the back end for its clusters.
     """
 
     def __init__(self, client: KubeApi, quota: str, **spec: Any) -> None:
@@ -65,23 +62,6 @@ class Team:
         polling.wait_until(  # the webhooks of a Kueue that has just started answer a little later
             lambda: self._client.request("PATCH", f"{path}/{name}", query, body, APPLY).status < 300, f"{kind}", WAIT
         )
-
-    def until(self, name: str, condition: Callable[[ClusterStatus], object], timeout: float = WAIT) -> ClusterStatus:
-        """Wait until the status of a cluster meets a condition; return the status."""
-        polling.wait_until(
-            lambda: condition(self.backend.observe(name)),
-            lambda: f"{name}: {self.backend.observe(name).tasks}",
-            timeout,
-        )
-        return self.backend.observe(name)
-
-    def until_ready(self, name: str) -> ClusterStatus:
-        """Wait until all tasks of a cluster run."""
-        return self.until(name, runs)
-
-    def until_said(self, name: str, words: str) -> str:
-        """Wait until all tasks of a cluster wait, with these words in their reason; return the reason."""
-        return self.until(name, lambda found: all(words in task.reason for task in found.tasks)).tasks[0].reason
 
     def pods(self, prefix: str = "") -> dict[str, Any]:
         """Return the pods of the namespace by name, those whose names begin with a prefix."""
@@ -115,11 +95,6 @@ class Team:
         self._client.send("DELETE", jobs, {"propagationPolicy": "Background"})
         self._client.send("DELETE", f"/api/v1/namespaces/{self.namespace}")
         self._client.send("DELETE", f"{KUEUE}/clusterqueues/{self.namespace}")
-
-
-def runs(found: ClusterStatus) -> bool:
-    """Return whether all tasks of a cluster run."""
-    return all(task.phase in (Phase.READY, Phase.RUNNING) for task in found.tasks)
 
 
 def make_job(name: str, tasks: int = 1, **settings: Any) -> Job:

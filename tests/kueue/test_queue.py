@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from team import WAIT, Team, cluster, make_job, programs, runs
+from observed import WAIT, runs
+from team import Team, cluster, make_job, programs
 
 from tfk8s import concurrency
 from tfk8s.core.programs import Program, RunPolicy
