@@ -17,6 +17,7 @@ import logging
 import os
 import re
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -211,8 +212,22 @@ class FailureNote:
 def _end(code: int) -> NoReturn:
     """End this process at once, with all its threads, and free what it has made on tasks."""
     with contextlib.suppress(Exception):  # tasks free it themselves after some minutes
-        remote_context.close()
+        if remote_context.connected_tasks():
+            _silence()
+            remote_context.close()
     main_script.end(code)
+
+
+def _silence() -> None:
+    """Drop what this process writes on standard error from now on.
+
+    TensorFlow's threads free tensors on tasks until the process is gone. Once their contexts are closed, each such
+    request ends with "Unable to find a context_id", which no script can do anything about.
+    """
+    with contextlib.suppress(Exception):  # its reader is gone, or it is closed
+        sys.stderr.flush()
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), 2)
 
 
 def exit_process(code: int) -> NoReturn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from tfk8s.errors import InvalidInput, TaskLost, Tfk8sError
 from tfk8s.sessions import active_calls, error_names, runner
 from tfk8s.sessions.call_guard import TASK_FAILED
 from tfk8s.sessions.diagnosis import ClusterProbe
+from tfk8s.sessions.eager import remote_context
 from tfk8s.sessions.runner import FailureNote
+from tfk8s.task.programs import main_script
 
 LOGGER = logging.getLogger("tfk8s")
 
@@ -84,3 +87,26 @@ def test_early_log_lines_follow_the_log_level(
         os.write(2, EARLY.encode())
     os.write(2, b"after\n")
     assert capfd.readouterr().err == f"{expected}after\n"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "expected"),
+    [({"ps/0": "localhost:2222"}, "the script's\n"), ({}, "the script's\nlater\n")],
+)
+def test_complaints_of_closed_contexts_are_dropped(
+    tasks: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def end(_: int) -> None:
+        os.write(2, b"later\n")
+
+    kept = os.dup(2)
+    monkeypatch.setattr(main_script, "finish", lambda: sys.stderr.write("the script's\n"))
+    monkeypatch.setattr(main_script, "end", end)
+    monkeypatch.setattr(remote_context, "connected_tasks", lambda: tasks)
+    monkeypatch.setattr(remote_context, "close", lambda: end(0))
+    try:
+        runner.exit_process(0)
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+    assert capfd.readouterr().err == expected
