@@ -16,19 +16,19 @@ from tfk8s.core.script import Download, Outcome
 from tfk8s.errors import ClusterError, InvalidInput, quoted
 from tfk8s.log import log
 from tfk8s.task.files import packed
-from tfk8s.task.files.received import beside, limit, receive
+from tfk8s.task.files.received import beside, check_limits, receive
 
 
 def parse(texts: Sequence[str]) -> tuple[Download, ...]:
     """Return what to copy, from `PATH` or `PATH:LOCAL`. Without LOCAL, a relative PATH has the same place here.
 
     Raises:
-        InvalidInput: a text is invalid, nothing can be written to its LOCAL, `TFK8S_GET_LIMIT` is no size, or this
-            system is Windows.
+        InvalidInput: a text is invalid, nothing can be written to its LOCAL, a limit is no quantity, or this system is
+            Windows.
     """
     if texts:
         require_folders("files of scripts")
-        limit()
+        check_limits()
     parsed = tuple(_parse(text) for text in texts)
     places = [os.path.abspath(download.local) for download in parsed]  # noqa: PTH100 - it resolves no links
     for text, place in zip(texts, places, strict=True):

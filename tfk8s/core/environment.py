@@ -43,7 +43,9 @@
     TFK8S_WAY_OUT       local/way_out                     programs/, sessions/runner  why the network is closed
     TFK8S_CLUSTER_ID    local/                            local/state                 the cluster of a local process
     TFK8S_LOCAL         the user                          backends/options            1: `--local` is the default
-    TFK8S_GET_LIMIT     the user                          backends/                   the most bytes of `--get`
+    TFK8S_GET_LIMIT     the user                          task/files                  the most bytes of `--get`
+    TFK8S_GET_FILES     the user                          task/files                  the most files of `--get`
+    TFK8S_GET_PROBLEMS  the user                          task/files                  the most files that are named
     TFK8S_DEBUG         the user                          cli/, sessions/runner       1: errors show their traceback
 
 `render/pods` sets its variables in tasks' pods. Scripts' pods inherit the first four but TFK8S_JOBS

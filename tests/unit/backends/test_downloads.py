@@ -154,7 +154,7 @@ def test_sizes_and_names_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ClusterError, match=r"^the files were not copied: they have more than 1Ki\b"):
         received.receive(entries(["file", "0", 1 << 60, False]), downloads.parse(["file"]))
     monkeypatch.setenv("TFK8S_GET_LIMIT", "big")
-    with pytest.raises(InvalidInput, match=r'^TFK8S_GET_LIMIT="big" is no size\b'):
+    with pytest.raises(InvalidInput, match=r'^TFK8S_GET_LIMIT="big" is no quantity\b'):
         downloads.parse(["file"])
     monkeypatch.delenv("TFK8S_GET_LIMIT")
     with pytest.raises(ClusterError, match="a name is too long"):
@@ -165,6 +165,21 @@ def test_sizes_and_names_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert many[-1] == "30 more files were not copied"
 
 
+def test_limits_of_files_and_problems_can_be_set(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("TFK8S_GET_FILES", "3")
+    monkeypatch.setenv("TFK8S_GET_PROBLEMS", "2")
+    links = [["link", "0/x"]] * 3
+    assert received.receive(entries(*links, ["end", ["y"] * 3]), downloads.parse(["file"])) == [
+        "y", "y", "1 more files were not copied",
+    ]  # fmt: skip
+    assert caplog.messages[-1] == "1 more links were not copied"
+    with pytest.raises(ClusterError, match=r"they have more than 3 files\b") as caught:
+        received.receive(entries(*links, ["link", "0/x"], ["end", []]), downloads.parse(["file"]))
+    assert caught.value.help == "TFK8S_GET_FILES sets another limit; or copy fewer files"
+
+
 def test_many_links_are_a_few_lines(caplog: pytest.LogCaptureFixture) -> None:
     link = b'["link", "0/x"]\n'
     assert received.receive(io.BytesIO(link * 1000 + b'["end", []]\n'), downloads.parse(["model"])) == []
@@ -173,9 +188,9 @@ def test_many_links_are_a_few_lines(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_many_deep_paths_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(received, "MAX_FOLDERS", 100)
+    monkeypatch.setenv("TFK8S_GET_FILES", "10")
     deep = json.dumps(["folder", "0/" + "/".join("a" * 40)]).encode() + b"\n"
-    with pytest.raises(ClusterError, match="their paths have more than 100 folders"):
+    with pytest.raises(ClusterError, match="they have more than 10 × 10 folders in their paths"):
         received.receive(io.BytesIO(deep * 3), downloads.parse(["model"]))
 
 

@@ -35,7 +35,7 @@ def copy(cluster: Cluster, source: str, target: str) -> None:
     if bool(there) == bool(here):
         raise InvalidInput("one of SOURCE and TARGET is a path of a task, TASK:PATH", help=_EXAMPLE)
     require_folders("copies of files")
-    received.limit()
+    received.check_limits()
     tasks = [status.task for status in cluster.tasks()]
     if there:
         problems = cluster.backend.files.fetch(

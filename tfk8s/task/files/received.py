@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, NamedTuple
 
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import Download
@@ -23,31 +23,51 @@ from tfk8s.errors import ClusterError, InvalidInput, quoted
 from tfk8s.log import log
 from tfk8s.task.programs.folder_writer import FolderWriter, InvalidPath, LinkInPlace
 
-LIMIT_VARIABLE = "TFK8S_GET_LIMIT"
-DEFAULT_LIMIT = "100Gi"
 _FILE = "file"  # the name of a single file until it is in its place
 _LINE_LIMIT = 1 << 20  # bytes of an entry, which has one path of at most 4096 bytes, or the problems
-_MAX_ENTRIES = 1_000_000
-MAX_FOLDERS = 10_000_000  # in the paths of all entries: each is a system call or more
-_SHOWN_PROBLEMS = 20
+_FOLDERS = 10  # in the paths of all entries, for each entry that may come: each is a system call or more
 _BLOCK = 1 << 16
 _PATIENCE = 60.0  # seconds; afterwards, an archive that comes slower than `_LEAST_RATE` is given up
 _LEAST_RATE = 1000.0  # bytes a second, on average
 
 
-def limit() -> int:
-    """Return the most bytes that an archive may have.
+class Limit(NamedTuple):
+    """A limit of what an archive may have, which a variable raises."""
+
+    variable: str
+    default: str
+
+    @property
+    def text(self) -> str:
+        """The limit as its user gave it."""
+        return os.environ.get(self.variable) or self.default
+
+    def value(self) -> int:
+        """Return the limit.
+
+        Raises:
+            InvalidInput: the variable is no quantity.
+        """
+        try:
+            return int(Quantity.parse(self.text).value)
+        except ValueError as error:
+            message = f"{self.variable}={quoted(self.text)} is no quantity"
+            raise InvalidInput(message, help=f"for example {self.default}") from error
+
+
+SIZE = Limit("TFK8S_GET_LIMIT", "100Gi")  # bytes
+ENTRIES = Limit("TFK8S_GET_FILES", "1M")  # files, folders and links
+PROBLEMS = Limit("TFK8S_GET_PROBLEMS", "20")  # files that are named, because they were not copied
+
+
+def check_limits() -> None:
+    """Check the variables of all limits.
 
     Raises:
-        InvalidInput: `TFK8S_GET_LIMIT` is no size.
+        InvalidInput: a variable is no quantity.
     """
-    text = os.environ.get(LIMIT_VARIABLE) or DEFAULT_LIMIT
-    try:
-        return int(Quantity.parse(text).value)
-    except ValueError as error:
-        raise InvalidInput(
-            f"{LIMIT_VARIABLE}={quoted(text)} is no size", help=f"for example {DEFAULT_LIMIT}"
-        ) from error
+    for limit in (SIZE, ENTRIES, PROBLEMS):
+        limit.value()
 
 
 def receive(source: IO[bytes], wanted: Sequence[Download]) -> list[str]:
@@ -145,7 +165,8 @@ class _Archive:
 
     def __init__(self, source: IO[bytes], stages: Sequence[_Stage]) -> None:
         self._source, self._stages = source, stages
-        self._count, self._limit, self._start = 0, limit(), time.monotonic()
+        self._size, self._entries, self._problems = SIZE.value(), ENTRIES.value(), PROBLEMS.value()
+        self._count, self._start = 0, time.monotonic()
         self._links = self._folders = 0
 
     def unpack(self) -> list[str]:
@@ -156,17 +177,17 @@ class _Archive:
             OSError: this machine can't store the files.
         """
         try:
-            for _ in range(_MAX_ENTRIES):
+            for _ in range(self._entries + 1):
                 kind, *values = self._entry()
                 if kind == "end":
-                    if self._links > _SHOWN_PROBLEMS:
-                        log.warning("%d more links were not copied", self._links - _SHOWN_PROBLEMS)
-                    return _texts(*values)
+                    if self._links > self._problems:
+                        log.warning("%d more links were not copied", self._links - self._problems)
+                    return self._texts(*values)
                 self._unpack_one(kind, *values)
-            raise _Damaged(f"there are more than {_MAX_ENTRIES:,} of them")
         except (_Damaged, ValueError, TypeError, RecursionError) as error:
             reason = str(error) if isinstance(error, _Damaged | InvalidPath) else "the archive is damaged"
             raise ClusterError(f"the files did not arrive whole: {reason}") from error
+        raise _too_much(ENTRIES, "files")
 
     def _entry(self) -> list[object]:
         line = self._source.readline(_LINE_LIMIT)
@@ -186,11 +207,11 @@ class _Archive:
             raise _Damaged(f"unexpected file {quoted(name)}")
         stage = self._stages[int(number)]
         self._folders += path.count("/")
-        if self._folders > MAX_FOLDERS:
-            raise _Damaged(f"their paths have more than {MAX_FOLDERS:,} folders")
+        if self._folders > _FOLDERS * self._entries:
+            raise _too_much(ENTRIES, "folders in their paths", _FOLDERS)
         if kind == "link":
             self._links += 1
-            if self._links <= _SHOWN_PROBLEMS:
+            if self._links <= self._problems:
                 log.warning("%s was not copied: a link", quoted(stage.name(path)))
             return
         stage.is_empty = False
@@ -216,19 +237,22 @@ class _Archive:
 
     def _check(self, size: int, *, has_come: bool = True) -> None:
         """Check that an archive stays within its limits with `size` more bytes."""
-        if self._count + size > self._limit:
-            given = os.environ.get(LIMIT_VARIABLE) or DEFAULT_LIMIT
-            raise ClusterError(
-                f"the files were not copied: they have more than {given}",
-                help=f"{LIMIT_VARIABLE} sets another limit; or copy fewer files",
-            )
+        if self._count + size > self._size:
+            raise _too_much(SIZE, "bytes")
         self._count += size if has_come else 0
         if self._count < _LEAST_RATE * (time.monotonic() - self._start - _PATIENCE):
             raise _Damaged(f"they came slower than {_LEAST_RATE:g} bytes a second")
 
+    def _texts(self, texts: object) -> list[str]:
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise _Damaged("the archive is damaged")
+        more = len(texts) - self._problems
+        return [*texts[: self._problems], *([f"{more} more files were not copied"] if more > 0 else [])]
 
-def _texts(texts: object) -> list[str]:
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise _Damaged("the archive is damaged")
-    more = len(texts) - _SHOWN_PROBLEMS
-    return [*texts[:_SHOWN_PROBLEMS], *([f"{more} more files were not copied"] if more > 0 else [])]
+
+def _too_much(limit: Limit, noun: str, times: int = 1) -> ClusterError:
+    most = f"{times} × {limit.text}" if times > 1 else limit.text
+    return ClusterError(
+        f"the files were not copied: they have more than {most} {noun}",
+        help=f"{limit.variable} sets another limit; or copy fewer files",
+    )
