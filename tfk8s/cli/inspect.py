@@ -14,8 +14,7 @@ from tfk8s.backends.devices import TaskDevices, require_all
 from tfk8s.backends.options import BackendOptions
 from tfk8s.cli import json_output, options
 from tfk8s.cli.output import age, document, line, memory, moment, note, one_line, say, table
-from tfk8s.cli.start_progress import Progress, cell, task_table
-from tfk8s.cli.watching import until_removed
+from tfk8s.cli.start_progress import Progress, cell, task_table, until_removed
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.events import Event
 from tfk8s.core.lifetime import NOTICE, format_duration

@@ -1,18 +1,19 @@
-"""Progress of a cluster that starts: a live panel on a terminal, elsewhere one line per change."""
+"""Progress of a cluster, until the end: a live panel on a terminal, elsewhere one line per change."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from tfk8s.cli.output import age, note, one_line, say, table, visible
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
+from tfk8s.errors import NoSuchCluster
 from tfk8s.training.progress import can_change
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _HEAD = ("TASK", "PHASE", "ADDRESS", "WHERE", "RESTARTS", "AGE", "PROGRESS", "REASON")
 _BAR_WIDTH = 10
+
+T = TypeVar("T")
 
 
 class Progress:
@@ -149,3 +152,20 @@ def changes(before: dict[Task, TaskStatus], tasks: Sequence[TaskStatus]) -> list
             what = ", ".join(filter(None, (task.runs_on, task.reason)))
             lines.append(f"{str(task.task).ljust(width)}  {task.phase.ljust(8)}  {one_line(what)}".rstrip())
     return lines
+
+
+def until_removed(name: str, looks: Iterable[T]) -> Iterator[T]:
+    """Yield looks at a cluster until the cluster is removed, and say so.
+
+    Raises:
+        NoSuchCluster: there is no such cluster at the first look.
+    """
+    exists = False
+    try:
+        for look in looks:
+            exists = True
+            yield look
+    except NoSuchCluster:
+        if not exists:
+            raise
+        note(f'cluster "{name}" was removed')

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from tfk8s.cli import options
+from tfk8s.cli.browser import in_browser
 from tfk8s.cli.output import note, say
 from tfk8s.cli.signals import Once
-from tfk8s.features.tensorboard.here import in_browser, serve
+from tfk8s.features.tensorboard.here import serve
 
 
 def tensorboard(

@@ -5,11 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import secrets
-import tempfile
-import threading
-import webbrowser
 from collections.abc import Iterator
-from pathlib import Path
 
 from tfk8s import polling
 from tfk8s.backends.parts import TensorBoard
@@ -74,19 +70,6 @@ class Page:
                 return server.getresponse().status == http.HTTPStatus.OK
             except (OSError, http.client.HTTPException):  # it starts, or can't be reached for a while
                 return False
-
-
-@contextlib.contextmanager
-def in_browser(url: str) -> Iterator[None]:
-    """Open a page in the user's browser, in a `with`.
-
-    The browser gets a file that leads to the page. Other users can read the arguments of processes, but not the file.
-    """
-    with tempfile.NamedTemporaryFile("w", prefix="tfk8s-", suffix=".html") as file:
-        file.write(f'<meta http-equiv="refresh" content="0; url={url}">\n')
-        file.flush()
-        threading.Thread(target=webbrowser.open, args=(Path(file.name).as_uri(),), daemon=True).start()
-        yield
 
 
 @contextlib.contextmanager

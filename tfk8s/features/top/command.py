@@ -13,8 +13,7 @@ from tfk8s import polling
 from tfk8s.backends.usage import Usage
 from tfk8s.cli import json_output, options
 from tfk8s.cli.output import document, line, say, table
-from tfk8s.cli.start_progress import Panel, cell
-from tfk8s.cli.watching import until_removed
+from tfk8s.cli.start_progress import Panel, cell, until_removed
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.status import ClusterStatus
 from tfk8s.core.task_names import choose
