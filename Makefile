@@ -11,9 +11,10 @@ SERIES = from importlib.metadata import version; print(version("tensorflow-cpu")
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
-.PHONY: demo test unit test-training test-faults test-cluster-faults reliability test-chart test-foreign test-foreign-whole \
-	test-cluster test-kueue test-gang test-karpenter test-versions test-libraries test-kubernetes-versions test-keras test-entries fuzz check \
-	update lock site pictures bench chart push-chart release-inputs release release-images sign clean
+.PHONY: demo test unit test-training test-faults test-cluster-faults reliability test-chart test-foreign \
+	test-foreign-whole test-cluster test-dashboard test-kueue test-gang test-karpenter test-versions \
+	test-libraries test-kubernetes-versions test-keras test-entries fuzz check update lock site pictures bench \
+	chart push-chart release-inputs release release-images sign clean
 
 # The types of all that commands for Kubernetes load on macOS and Windows: without what runs on Linux or in pods alone.
 LINUX_ONLY = ^tfk8s/(backends/(local/|local_scripts|meter|.*/raw_terminal)|task/(config|programs/|server)|training/|sessions/(forks/[^ei]|forks/event|forks/ipc|guard_thread|patch|pod/|warm/(entrypoint|script_relay)))
@@ -68,6 +69,10 @@ test-gang: .venv/dev   ## gangs by PodGroups, in the current kubeconfig context:
 test-karpenter: .venv/dev   ## nodes of a real Karpenter, which is built, in a kind cluster as in tests/gang/kind.yaml; kwok
 	$(BIN)/pytest tests/karpenter
 
+test-dashboard: .venv/dev   ## the live page in Chromium; pictures of its states in build/dashboard
+	$(PIP) --editable '.[pictures]'
+	$(BIN)/pytest tests/dashboard
+
 test-keras: .venv/dev   ## each layer and optimizer of Keras 3 and tf_keras with each option; writes docs/strategy.md
 	cd tests && ../$(BIN)/python -m keras_features $(KERAS)
 
@@ -110,7 +115,7 @@ site: .venv/docs    ## builds the documentation site into build/site; a broken l
 	@echo "open build/site/index.html"
 
 pictures: .venv/docs   ## makes the pictures of the documentation again from real runs; Chromium
-	$(PIP) --editable '.[notebook,pictures,tensorboard]'
+	$(PIP) --editable '.[dashboard,notebook,pictures,tensorboard]'
 	$(BIN)/python website/pictures.py
 
 bench: .venv/dev    ## measures in one go, and writes bench/results.md; without bench/soak.py and bench/scale.py

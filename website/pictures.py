@@ -1,7 +1,7 @@
 """Pictures of the documentation, made again from real runs: `make pictures`.
 
 A terminal becomes a pair of SVG files, for light and dark pages. What people see in a browser becomes a PNG file, taken
-by Chromium without a window: the timeline of a step, TensorBoard, and a notebook.
+by Chromium without a window: the timeline of a step, TensorBoard, a notebook, and the live page.
 """
 
 from __future__ import annotations
@@ -45,6 +45,27 @@ for run, rate in (("slow", 0.02), ("fast", 0.05)):
         for step in range(100):
             tf.summary.scalar("loss", 2.3 * math.exp(-rate * step) + 0.1, step)
 """
+# Three workers that train, of which one is far slower than the others.
+TRAINING = """
+apiVersion: tfk8s.dev/v1
+name: mnist
+jobs:
+  worker:
+    tasks: 3
+    program: [train.py]
+"""
+TRAIN = """
+import math
+import os
+import time
+
+import tfk8s
+
+index = int(os.environ["TFK8S_INDEX"])
+for step in range(3000):
+    time.sleep(0.4 if index == 2 else 0.1)
+    tfk8s.progress(step, 3000, loss=2.3 * math.exp(-step / 100) + 0.1 * index)
+"""
 LIGHT = TerminalTheme((255, 255, 255), (36, 41, 47), [(36, 41, 47)] * 8, [(87, 96, 106)] * 8)
 
 # As Rich's own, without fonts of other hosts: a page loads nothing from elsewhere.
@@ -72,6 +93,7 @@ def main() -> None:
             take_timeline(page, environment)
             take_tensorboard(page, environment)
             take_notebook(page, environment)
+            take_dashboard(page, environment)
 
 
 def draw_terminal(environment: dict[str, str]) -> None:
@@ -151,14 +173,31 @@ def take_notebook(page: Page, environment: dict[str, str]) -> None:
         page.screenshot(path=str(PICTURES / "notebook.png"))
 
 
+def take_dashboard(page: Page, environment: dict[str, str]) -> None:
+    """Show a cluster that trains for a minute."""
+    folder = Path(environment["HOME"]) / "training"
+    folder.mkdir()
+    (folder / "cluster.yaml").write_text(TRAINING)
+    (folder / "train.py").write_text(TRAIN)
+    with (
+        cluster(environment, str(folder / "cluster.yaml"), "mnist"),
+        server(["dashboard", "--local", "--no-browser"], folder, environment) as address,
+    ):
+        page.set_viewport_size({"width": 1100, "height": 1000})
+        page.goto(address)
+        page.locator("#charts figure", has_text="loss").wait_for()
+        page.wait_for_timeout(60_000)  # of the curves
+        page.screenshot(path=str(PICTURES / "dashboard.png"))
+
+
 @contextmanager
-def cluster(environment: dict[str, str]) -> Iterator[None]:
-    """Run the cluster of the tutorial."""
-    subprocess.run([TFK8S, "up", "--local", TUTORIAL], cwd=ROOT, env=environment, check=True)
+def cluster(environment: dict[str, str], file: str = TUTORIAL, name: str = "tutorial") -> Iterator[None]:
+    """Run a cluster on this machine."""
+    subprocess.run([TFK8S, "up", "--local", file], cwd=ROOT, env=environment, check=True)
     try:
         yield
     finally:
-        subprocess.run([TFK8S, "down", "--local", "tutorial"], cwd=ROOT, env=environment, check=True)
+        subprocess.run([TFK8S, "down", "--local", name], cwd=ROOT, env=environment, check=True)
 
 
 @contextmanager

@@ -46,6 +46,7 @@ ELSEWHERE = {
     "python": "no command of tfk8s: tests/local/training/test_examples.py runs the examples",
     "source": "a shell's own command",
     "tfk8s connect": "tests/local/test_commands.py connects",
+    "tfk8s dashboard": "tests/dashboard, with a browser",
     "tfk8s doctor": "tests/unit/features/test_doctor.py and tests/cluster/test_doctor.py",
     "tfk8s submit --watch": "tests/local/test_watch.py",
     "tfk8s diff mnist@": "tests/unit/features/test_history.py",

@@ -27,7 +27,7 @@ WORKING = {
     "events": "mnist", "scale": "mnist worker=3", "restart": "mnist", "suspend": "--yes mnist", "resume": "mnist",
     "down": "mnist", "roles": "",
     "tensorboard": "--help", "image": "build --help", "kind": "up --help", "completion": "bash",
-    "connect": "--help", "notebook": "--help",
+    "connect": "--help", "dashboard": "--help", "notebook": "--help",
 }  # fmt: skip
 # Commands that another system refuses, by the system, and what their error says.
 REFUSED = {

@@ -102,6 +102,7 @@ COMMANDS = {
     "cp": ("features.copies.command", "Copy a file or a folder from a task's container, or to it."),
     "stacks": ("features.stacks.command", "Show where tasks and scripts are, if nothing moves."),
     "top": ("features.top.command", "Show what tasks and scripts use: CPU, memory, network, GPUs."),
+    "dashboard": ("features.dashboard.command", "Open a live page of your clusters, until Ctrl-C."),
     "events": ("cli.inspect", "List the events of a cluster, oldest first."),
     "scale": ("cli.lifecycle", "Change the number of tasks of jobs."),
     "restart": ("cli.lifecycle", "Restart a task, or all tasks."),

@@ -24,9 +24,9 @@ _INSIDE = ("stacks", "top")  # these commands look at processes in containers
 _SUBMITTERS = frozenset({"status", "logs", "submit", "stop", *_INSIDE})  # what the Role for submitting allows
 _READERS = (
     "ls", "status", "logs", "events", "devices", "exec", *_INSIDE, "submit", "stop", "connect", "tensorboard",
-    "scale", "restart", "suspend", "resume", "down", "up",
+    "dashboard", "scale", "restart", "suspend", "resume", "down", "up",
 )  # fmt: skip
-_WATCHERS = ("status", "up", "scale", "restart", "resume")  # these commands poll
+_WATCHERS = ("status", "dashboard", "up", "scale", "restart", "resume")  # these commands poll
 _STARTERS = ("submit", "tensorboard")  # these commands start a pod of their own
 
 
@@ -65,7 +65,7 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "batch", "jobs", "list", (*_READERS, "diff")  # the Jobs of programs, of scripts and of limits
     yield "batch", "jobs", "watch", (*_WATCHERS, "logs")
     # The log shows that a server listens.
-    yield "", "pods/log", "get", ("logs", *_STARTERS, "status", *_INSIDE, "up", "restart", "resume", "scale", "down")
+    yield "", "pods/log", "get", ("logs", *_STARTERS, *_INSIDE, *_WATCHERS, "down")
     yield "", "events", "list", ("events", *_INSIDE, *_WATCHERS)
     yield "", "events", "watch", ("events", *_WATCHERS)
     # `submit` connects to the user's warm pod.
@@ -76,8 +76,8 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "batch", "jobs", "delete", (*_STARTERS, "stop", "suspend")
     yield "", "pods", "get", ("submit", "logs", "restart")
     # A watch sees why pods of tasks and scripts end, even if they are deleted at once.
-    yield "", "pods", "watch", (*_STARTERS, "logs", "status", "up", "restart", "resume", "scale")
-    yield "", "pods/exec", "get create", ("submit", "restart", "exec", "cp", *_INSIDE)
+    yield "", "pods", "watch", (*_STARTERS, "logs", *_WATCHERS)
+    yield "", "pods/exec", "get create", ("submit", "restart", "exec", "cp", "dashboard", *_INSIDE)
     yield "", "pods/attach", "get create", ("submit",)  # for the script's standard input
     yield "", "pods", "delete", ("restart",)
     yield "", "pods", "create", ("doctor",)  # two pods test the network

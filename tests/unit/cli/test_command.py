@@ -55,6 +55,7 @@ Commands:
   cp           Copy a file or a folder from a task's container, or to it.
   stacks       Show where tasks and scripts are, if nothing moves.
   top          Show what tasks and scripts use: CPU, memory, network, GPUs.
+  dashboard    Open a live page of your clusters, until Ctrl-C.
   events       List the events of a cluster, oldest first.
   scale        Change the number of tasks of jobs.
   restart      Restart a task, or all tasks.

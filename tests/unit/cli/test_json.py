@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 # Commands whose standard output is a script's, a stream, a page or a file.
 WITHOUT = {
-    "completion", "connect", "cp", "exec", "explain", "image", "init", "kind", "notebook", "render", "roles", "run",
-    "schema", "server", "submit", "tensorboard", "version",
+    "completion", "connect", "cp", "dashboard", "exec", "explain", "image", "init", "kind", "notebook", "render",
+    "roles", "run", "schema", "server", "submit", "tensorboard", "version",
 }  # fmt: skip
 
 

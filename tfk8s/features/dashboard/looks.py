@@ -1,0 +1,195 @@
+"""Looks at all clusters, at one of them, and at the log of one of its tasks, for the page.
+
+Statuses come by the watches of an observer, which send no requests. A measurement is one request for a task and
+`PAUSE` seconds, and nothing here writes to a cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import time
+from collections.abc import Mapping
+
+from tfk8s import api
+from tfk8s.backends.protocol import Backend
+from tfk8s.cli import json_output
+from tfk8s.core.script import LogOptions
+from tfk8s.core.status import ClusterStatus
+from tfk8s.core.task_names import choose, select
+from tfk8s.errors import InvalidInput, NoSuchCluster, Tfk8sError
+from tfk8s.features.dashboard.topics import Produce, Topic
+from tfk8s.log import log
+
+OVERVIEW, CLUSTER, LOG = "overview", "cluster", "log"
+PAUSE = 10.0  # seconds between two measurements, and two lists of clusters
+_STATUS_PAUSE = 1.0
+_SLOW_PAUSE = 60.0  # of what changes seldom, or costs much
+_HISTORY = 50  # entries
+_TAIL = 500  # lines of a log that come first
+_AMOUNTS = ("cpu", "memory", "received", "sent", "gpu", "gpu_memory")
+
+
+class Looks:
+    """Finds the producers of topics: "overview", "cluster SOURCE NAME", "log SOURCE NAME TASK".
+
+    Args:
+        sources: the back ends by their names.
+        only: show this cluster alone; None is all.
+    """
+
+    def __init__(self, sources: Mapping[str, Backend], only: str | None = None) -> None:
+        self._sources, self._only = sources, only
+
+    def find(self, name: str) -> Produce:
+        """Return what produces the messages of a topic.
+
+        Raises:
+            InvalidInput: there is no such topic.
+        """
+        kind, *words = name.split(" ")
+        if kind == OVERVIEW and not words:
+            return self._overview
+        if (kind, len(words)) not in ((CLUSTER, 2), (LOG, 3)) or words[0] not in self._sources:
+            raise InvalidInput("the dashboard has no such topic")
+        backend, cluster, *rest = self._sources[words[0]], *words[1:]
+        if self._only not in (None, cluster):
+            raise InvalidInput(f'the dashboard shows "{self._only}" alone')
+        return _Log(backend, cluster, *rest) if kind == LOG else _ClusterLooks(backend, cluster)
+
+    def _overview(self, topic: Topic) -> None:
+        _beside(topic, _SLOW_PAUSE, self._send_rest)
+        _again(topic, PAUSE, self._send_clusters)
+
+    def _send_clusters(self, topic: Topic) -> None:
+        found, problems = [], {}
+        for source, backend in self._sources.items():
+            try:
+                found += [_summary(source, status) for status in self._clusters(backend)]
+            except Tfk8sError as error:
+                problems[source] = str(error)
+        topic.send("clusters", {"clusters": found, "problems": problems})
+
+    def _clusters(self, backend: Backend) -> list[ClusterStatus]:
+        if self._only is None:
+            return backend.clusters()
+        with contextlib.suppress(NoSuchCluster):
+            return [backend.observe(self._only)]
+        return []
+
+    def _send_rest(self, topic: Topic) -> None:
+        """Send the entries of the history, and the free GPUs."""
+        show = api.feature("history").show()
+        listed = [
+            {**show.document(row), "timeline": _has_timeline(row.id)} for row in api.history(self._only, _HISTORY)
+        ]
+        topic.send("history", listed)
+        for source, backend in self._sources.items():
+            if backend.shared:
+                topic.send("gpus", {"source": source, "text": backend.shared.free_gpus()})
+
+
+def _has_timeline(entry: str) -> bool:
+    with contextlib.suppress(Tfk8sError):  # it is damaged, or another command removes it
+        return bool(api.past(entry).files.timeline.exists())
+    return False
+
+
+def _summary(source: str, status: ClusterStatus) -> json_output.Document:
+    """Return a cluster's row in the list."""
+    document = json_output.cluster(status)
+    kept = ("name", "location", "phase", "reason", "created", "cost", "requests")
+    return {
+        "source": source, **{key: document[key] for key in kept}, "tasks": len(status.tasks), "ready": status.ready,
+        "scripts": status.running, "progress": str(status.progress or ""),
+    }  # fmt: skip
+
+
+class _ClusterLooks:
+    """Sends the status of a cluster, and beside it what its tasks use and its events."""
+
+    def __init__(self, backend: Backend, name: str) -> None:
+        self._backend, self._name = backend, name
+        self._status: ClusterStatus | None = None
+        self._steps: dict[str, json_output.Document] = {}
+
+    def __call__(self, topic: Topic) -> None:
+        _beside(topic, PAUSE, self._send_usage)
+        _beside(topic, PAUSE, self._send_events)
+        _again(topic, PAUSE, self._send_statuses)
+
+    def _send_statuses(self, topic: Topic) -> None:
+        """Send each status that differs from the last, and the progress that it tells."""
+        last: json_output.Document = {}
+        with self._backend.observer(self._name) as observer:
+            while topic.is_wanted():
+                self._status = observer.status()
+                self._send_progress(topic, self._status)
+                if (document := json_output.cluster(self._status)) != last:
+                    topic.send("cluster", document)
+                    last = document
+                topic.wait(_STATUS_PAUSE)
+
+    def _send_progress(self, topic: Topic, status: ClusterStatus) -> None:
+        reported = {
+            **{str(task.task): json_output.progress(task.progress) for task in status.tasks if task.progress},
+            **{script.name: json_output.progress(script.progress) for script in status.scripts if script.progress},
+        }  # fmt: skip
+        if new := {name: one for name, one in reported.items() if one and one != self._steps.get(name)}:
+            topic.send("progress", {"time": time.time(), "tasks": new})
+            self._steps.update(new)
+
+    def _send_usage(self, topic: Topic) -> None:
+        while self._status is None:  # the first look comes soon
+            if not topic.wait(_STATUS_PAUSE / 4):
+                return
+        found = self._backend.inside.usage(self._name, choose(self._status, ()))
+        used = {usage.name: [getattr(usage, amount) for amount in _AMOUNTS] for usage in found}
+        topic.send("usage", {"time": time.time(), "tasks": used})
+
+    def _send_events(self, topic: Topic) -> None:
+        for event in self._backend.events(self._name, follow=True):
+            topic.send("event", json_output.event(event))
+            if not topic.is_wanted():
+                return
+
+
+class _Log:
+    """Sends the lines of a task's log."""
+
+    def __init__(self, backend: Backend, cluster: str, task: str) -> None:
+        self._backend, self._cluster, self._task = backend, cluster, task
+
+    def __call__(self, topic: Topic) -> None:
+        try:
+            tasks = select([self._task], [status.task for status in self._backend.observe(self._cluster).tasks])
+            for line in self._backend.logs(self._cluster, tasks, LogOptions(follow=True, tail=_TAIL)):
+                topic.send("line", line.text)
+                if not topic.is_wanted():
+                    return
+            topic.send("end", f"{self._task} writes no more")
+        except Tfk8sError as error:
+            topic.send("end", str(error))
+
+
+def _beside(topic: Topic, pause: float, look: Produce) -> None:
+    """Look again and again, as `_again`, on a thread of its own."""
+    work = functools.partial(_again, topic, pause, look)
+    threading.Thread(target=work, name=f"tfk8s-{topic.name}-beside", daemon=True).start()
+
+
+def _again(topic: Topic, pause: float, look: Produce) -> None:
+    """Look, and look again after each pause, while the topic is wanted. Errors are messages."""
+    while True:
+        try:
+            look(topic)
+        except NoSuchCluster as error:
+            topic.send("gone", str(error))
+        except Tfk8sError as error:
+            topic.send("problem", str(error))
+        except Exception as error:
+            log.warning("the dashboard: %s: %s", topic.name, error, exc_info=True)
+            topic.send("problem", f"this is a bug in tfk8s: {type(error).__name__}: {error}")
+        if not topic.wait(pause):
+            return
