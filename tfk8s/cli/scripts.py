@@ -18,6 +18,7 @@ from tfk8s.cli.result_file import Result
 from tfk8s.cli.signals import Once
 from tfk8s.cli.start_progress import Progress
 from tfk8s.cluster.handle import Cluster
+from tfk8s.cluster.removal_notice import RemovalNotice
 from tfk8s.cluster.scripts import describe_use, make_script, require_combination, require_order
 from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import BackendUnreachable, ClusterError, InvalidInput, NoSuchCluster
@@ -238,7 +239,8 @@ def connect(
         say(forward.target)
         note(f'forwarding sessions to cluster "{cluster.name}", until Ctrl-C')
         note("the strategies of tf.distribute find no cluster at this address: use a program, or submit the script")
-        until_gone(cluster)
+        with RemovalNotice(cluster.backend, cluster.name):
+            until_gone(cluster)
 
 
 def until_gone(cluster: Cluster) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Annotated, TextIO
 
 import typer
@@ -14,6 +15,7 @@ from tfk8s.cli import completion, json_output, options
 from tfk8s.cli.output import line as json_line
 from tfk8s.cli.output import note, paint, prefix_colour, say
 from tfk8s.cli.result_file import Result
+from tfk8s.cluster.removal_notice import RemovalNotice
 from tfk8s.core.output.tensorflow_log import TensorFlowLines
 from tfk8s.core.script import LogLine, Logs
 from tfk8s.core.spec import Task
@@ -81,12 +83,13 @@ def logs(
     if past := api.past(name):
         return _print(past.logs(tasks or (), **part), all_lines=all_lines, as_json=as_json)
     cluster = options.find_cluster(name, local, context, namespace)
-    if tasks and script_job.is_name(tasks[0]) and len(tasks) == 1:
-        if as_json:
-            raise InvalidInput("-o json is for the output of tasks: that of a script is printed as the script wrote it")
-        return cluster.show(tasks[0], **part, brief=not all_lines)
-    advice = f"tfk8s status{cluster.backend.flags} {cluster.name} shows what runs"
-    return _print(cluster.logs(tasks or (), **part), advice, all_lines=all_lines, as_json=as_json)
+    with RemovalNotice(cluster.backend, cluster.name) if follow else nullcontext():
+        if tasks and script_job.is_name(tasks[0]) and len(tasks) == 1:
+            if as_json:
+                raise InvalidInput("-o json is for the output of tasks, and a script's is printed as it was written")
+            return cluster.show(tasks[0], **part, brief=not all_lines)
+        advice = f"tfk8s status{cluster.backend.flags} {cluster.name} shows what runs"
+        return _print(cluster.logs(tasks or (), **part), advice, all_lines=all_lines, as_json=as_json)
 
 
 def _print(found: Logs, advice: str = "", *, all_lines: bool, as_json: bool) -> int:

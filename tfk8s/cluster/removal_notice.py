@@ -13,7 +13,7 @@ from tfk8s.core.progress import duration
 from tfk8s.errors import Tfk8sError
 from tfk8s.log import log
 
-_FIRST_LOOK = 60.0  # seconds: shorter commands send no request for the notice
+FIRST_LOOK = 60.0  # seconds: shorter commands send no request for the notice
 _MAX_JOIN = 0.2  # a request that hangs keeps no command from its end
 _PAUSE = 1.0  # between two looks that the clocks of two machines may need
 
@@ -49,7 +49,7 @@ class RemovalNotice:
 
     def watch(self) -> None:
         """Wait for the time of the notice. A later `up` may have changed the limit, so the limit is read again then."""
-        pause = _FIRST_LOOK
+        pause = FIRST_LOOK
         while not self._wait(pause):
             try:
                 removed_at = self._backend.observe(self._name).removed_at

@@ -9,6 +9,7 @@ import typer
 from tfk8s.cli import options
 from tfk8s.cli.output import note, say
 from tfk8s.cli.signals import Once
+from tfk8s.cluster.removal_notice import RemovalNotice
 from tfk8s.features.notebook import server
 from tfk8s.features.notebook.kernel import KernelSettings
 from tfk8s.sessions.forward import listen
@@ -45,4 +46,5 @@ def notebook(
     with Once(), server.jupyter(cluster, settings, path, port, browser=not no_browser) as jupyter:
         say(jupyter.url)
         note(f'notebooks have the sessions of cluster "{cluster.name}", until Ctrl-C')
-        return jupyter.wait()
+        with RemovalNotice(cluster.backend, cluster.name):
+            return jupyter.wait()
