@@ -178,7 +178,7 @@ def progress(progress: StepProgress | None) -> Document | None:
 def _number(text: str) -> float | str:
     """Return a number, if JSON has it; else the text."""
     for kind in (int, float):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, OverflowError):
             if math.isfinite(number := kind(text)):
                 return number
     return text

@@ -7,15 +7,18 @@ This file also runs in pods.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 PREFIX = "tfk8s: step "
 BAR_WIDTH = 20
+_MAX_LENGTH = 10_000  # characters of a line
+_LONGEST = 1e10  # seconds that may be left, three centuries
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _LINE = re.compile(
-    r"(?P<step>-?\d+)(?:/(?P<total>\d+) \(-?\d+%\))?(?:, (?P<rate>\d[\d.e+-]*) steps/s)?(?:, \w+ left)?"
+    r"(?P<step>-?\d{1,18})(?:/(?P<total>\d{1,18}) \(-?\d+%\))?(?:, (?P<rate>\d[\d.e+-]*) steps/s)?(?:, \w+ left)?"
     r"(?P<metrics>(?:, [^,=]+=[^,]*)*)"
 )
 
@@ -41,7 +44,8 @@ class StepProgress:
         """The seconds until the last step; None if unknown."""
         if not self.total or not self.rate or self.step >= self.total:
             return None
-        return (self.total - self.step) / self.rate
+        left = (self.total - self.step) / self.rate
+        return left if left < _LONGEST else None
 
     @property
     def summary(self) -> str:
@@ -99,15 +103,20 @@ def metric_text(value: object) -> str:
 
 
 def parse(text: str) -> StepProgress | None:
-    """Return the progress in a line; None if the line is another."""
+    """Return the progress in a line; None if the line is another. Each number may be a pod's lie."""
     _, mark, rest = text.partition(PREFIX)
-    match = _LINE.fullmatch(rest.strip()) if mark else None
+    match = _LINE.fullmatch(rest.strip()) if mark and len(rest) <= _MAX_LENGTH else None
     if match is None:
         return None
     pairs = (pair.partition("=") for pair in match["metrics"].split(", ") if pair)
+    try:
+        rate = float(match["rate"]) if match["rate"] else None
+    except ValueError:  # "1..2"
+        return None
     return StepProgress(
         step=int(match["step"]), total=int(match["total"]) if match["total"] else None,
-        rate=float(match["rate"]) if match["rate"] else None, metrics={name: value for name, _, value in pairs},
+        rate=rate if rate is not None and math.isfinite(rate) else None,
+        metrics={name: value for name, _, value in pairs},
     )  # fmt: skip
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfk8s.cli import json_output
 from tfk8s.core.progress import PREFIX, StepProgress, duration, latest, metric_text, parse
 
 
@@ -74,3 +79,25 @@ def test_metrics_are_short(value: object, text: str) -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+LIES = [
+    "1, 1..2 steps/s", "9" * 5000, "1/" + "9" * 5000 + " (1%)", "1, 1e999 steps/s", "1/9 (1%), 1e-320 steps/s",
+    "1, loss=" + "9" * 400, "1, x=1e999, y=nan", "1" + ", a=1" * 100_000, "1, 1e+-3 steps/s",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rest", LIES, ids=lambda text: text[:20])
+def test_a_lie_of_a_pod_is_no_error_and_no_infinity(rest: str) -> None:
+    found = progress_of(f"tfk8s: step {rest}")
+    json.dumps(found, allow_nan=False)
+
+
+@given(st.text(st.sampled_from("0123456789/()%., =estpl-+naif"), max_size=60))
+def test_each_line_has_a_progress_or_none(rest: str) -> None:
+    json.dumps(progress_of(f"tfk8s: step 1{rest}"), allow_nan=False)
+
+
+def progress_of(line: str) -> object:
+    found = parse(line)
+    return (str(found), found.bar(10), json_output.progress(found)) if found else None

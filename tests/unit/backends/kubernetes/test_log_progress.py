@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from typing import Any
+
+import pytest
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server.errors import NoResponse
@@ -73,3 +76,15 @@ def test_a_caller_that_polls_waits_for_no_log() -> None:
     now = log_progress.READ_INTERVAL
     recent.read(client, [pod("a")])
     polling.wait_until(lambda: len(client.requests) == 2, "another request", 10)
+
+
+def test_an_error_of_a_read_is_said_and_not_the_last_read(caplog: pytest.LogCaptureFixture) -> None:
+    times, reads = itertools.count(0.0, log_progress.READ_INTERVAL), []
+
+    def fails(*_: object) -> dict[str, StepProgress]:
+        reads.append(1)
+        raise ValueError("a bug")
+
+    recent = log_progress.RecentLogs(fails, lambda: next(times))
+    polling.wait_until(lambda: recent.read(Logs({}), [pod("a")]) or len(reads) > 1, "another read", 10)
+    assert caplog.messages[0] == "logs could not be read: ValueError: a bug"

@@ -14,6 +14,7 @@ from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.pods import containers, pod_status
 from tfk8s.core.progress import StepProgress, latest
 from tfk8s.errors import Tfk8sError
+from tfk8s.log import log
 from tfk8s.render.pods import Object
 
 MAX_LOGS = 8  # for one status, whose cost then does not grow with the cluster
@@ -86,5 +87,9 @@ class RecentLogs(Generic[T]):
         return {name: result for name, result in self._found.items() if name in ready}
 
     def _read(self, client: Reader, pods: Sequence[Object]) -> None:
-        self._found = self._read_once(client, pods)
-        self._next_read = self._clock() + READ_INTERVAL
+        try:
+            self._found = self._read_once(client, pods)
+        except Exception as error:
+            log.warning("logs could not be read: %s: %s", type(error).__name__, error)
+        finally:
+            self._next_read = self._clock() + READ_INTERVAL
