@@ -30,7 +30,8 @@ def serve(name: str | None, local: bool, context: str | None, namespace: str | N
 
     Args:
         name: show this cluster alone, by its name or its job file; None is all clusters.
-        local, context, namespace: they choose the clusters; without them, those of this machine and of Kubernetes.
+        local, context, namespace: they choose the clusters; without them, those of this machine and of the current
+            context's namespace.
         port: the page's port; 0 is a free one.
 
     Raises:
@@ -62,5 +63,6 @@ def _sources(options: BackendOptions) -> dict[str, Backend]:
     if not options.context and not options.namespace and sys.platform == "linux":
         sources[HERE] = select.choose(BackendOptions(local=True))
     if not sources or select.has_kubeconfig(os.environ):
-        sources[KUBERNETES] = select.choose(options)
+        backend = select.choose(options)
+        sources[KUBERNETES] = select.choose(backend.locator("") or options)  # of one namespace, as names are
     return sources

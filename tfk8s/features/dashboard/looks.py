@@ -1,7 +1,7 @@
 """Looks at all clusters, at one of them, and at the log of one of its tasks, for the page.
 
 Statuses come by the watches of an observer, which send no requests. A measurement is one request for a task and
-`PAUSE` seconds, and nothing here writes to a cluster.
+`PAUSE` seconds. Nothing here writes to a cluster.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from tfk8s.features.dashboard.topics import Produce, Topic
 from tfk8s.log import log
 
 OVERVIEW, CLUSTER, LOG = "overview", "cluster", "log"
-PAUSE = 10.0  # seconds between two measurements, and two lists of clusters
+PAUSE = 10.0  # seconds between two measurements, and two lists of clusters of this machine
 _STATUS_PAUSE = 1.0
-_SLOW_PAUSE = 60.0  # of what changes seldom, or costs much
+_SLOW_PAUSE = 30.0  # of what changes seldom, or costs several requests
 _HISTORY = 50  # entries
 _TAIL = 500  # lines of a log that come first
+_LINE = 10_000  # characters of a line
 _AMOUNTS = ("cpu", "memory", "received", "sent", "gpu", "gpu_memory")
 
 
@@ -59,17 +60,20 @@ class Looks:
         return _Log(backend, cluster, *rest) if kind == LOG else _ClusterLooks(backend, cluster)
 
     def _overview(self, topic: Topic) -> None:
-        _beside(topic, _SLOW_PAUSE, self._send_rest)
-        _again(topic, PAUSE, self._send_clusters)
-
-    def _send_clusters(self, topic: Topic) -> None:
-        found, problems = [], {}
+        """Send the clusters of each source by themselves: a source that does not answer delays no other."""
         for source, backend in self._sources.items():
-            try:
-                found += [_summary(source, status) for status in self._clusters(backend)]
-            except Tfk8sError as error:
-                problems[source] = str(error)
-        topic.send("clusters", {"clusters": found, "problems": problems})
+            pause = _SLOW_PAUSE if backend.shared else PAUSE
+            _beside(topic, pause, functools.partial(self._send_clusters, source=source, backend=backend))
+        _again(topic, _SLOW_PAUSE, self._send_history)
+
+    def _send_clusters(self, topic: Topic, source: str, backend: Backend) -> None:
+        found, problem = list[json_output.Document](), ""
+        try:
+            found = [_summary(source, status) for status in self._clusters(backend)]
+        except Tfk8sError as error:
+            problem = str(error)
+        gpus = backend.shared.free_gpus() if backend.shared and not problem else ""
+        topic.send(f"clusters {source}", {"clusters": found, "problem": problem, "gpus": gpus})
 
     def _clusters(self, backend: Backend) -> list[ClusterStatus]:
         if self._only is None:
@@ -78,16 +82,11 @@ class Looks:
             return [backend.observe(self._only)]
         return []
 
-    def _send_rest(self, topic: Topic) -> None:
-        """Send the entries of the history, and the free GPUs."""
+    def _send_history(self, topic: Topic) -> None:
+        """Send the entries of the history."""
         show = api.feature("history").show()
-        listed = [
-            {**show.document(row), "timeline": _has_timeline(row.id)} for row in api.history(self._only, _HISTORY)
-        ]
-        topic.send("history", listed)
-        for source, backend in self._sources.items():
-            if backend.shared:
-                topic.send("gpus", {"source": source, "text": backend.shared.free_gpus()})
+        rows = api.history(self._only, _HISTORY)
+        topic.send("history", [{**show.document(row), "timeline": _has_timeline(row.id)} for row in rows])
 
 
 def _has_timeline(entry: str) -> bool:
@@ -113,10 +112,11 @@ class _ClusterLooks:
         self._backend, self._name = backend, name
         self._status: ClusterStatus | None = None
         self._steps: dict[str, json_output.Document] = {}
+        self._events: set[tuple[str, int]] = set()
 
     def __call__(self, topic: Topic) -> None:
         _beside(topic, PAUSE, self._send_usage)
-        _beside(topic, PAUSE, self._send_events)
+        _beside(topic, _SLOW_PAUSE, self._send_events)
         _again(topic, PAUSE, self._send_statuses)
 
     def _send_statuses(self, topic: Topic) -> None:
@@ -144,15 +144,17 @@ class _ClusterLooks:
         while self._status is None:  # the first look comes soon
             if not topic.wait(_STATUS_PAUSE / 4):
                 return
+        if self._status.suspended:
+            return
         found = self._backend.inside.usage(self._name, choose(self._status, ()))
         used = {usage.name: [getattr(usage, amount) for amount in _AMOUNTS] for usage in found}
         topic.send("usage", {"time": time.time(), "tasks": used})
 
     def _send_events(self, topic: Topic) -> None:
-        for event in self._backend.events(self._name, follow=True):
-            topic.send("event", json_output.event(event))
-            if not topic.is_wanted():
-                return
+        for event in self._backend.events(self._name, follow=False):
+            if (event.id, event.count) not in self._events:
+                self._events.add((event.id, event.count))
+                topic.send("event", json_output.event(event))
 
 
 class _Log:
@@ -165,7 +167,7 @@ class _Log:
         try:
             tasks = select([self._task], [status.task for status in self._backend.observe(self._cluster).tasks])
             for line in self._backend.logs(self._cluster, tasks, LogOptions(follow=True, tail=_TAIL)):
-                topic.send("line", line.text)
+                topic.send("line", line.text[:_LINE])
                 if not topic.is_wanted():
                     return
             topic.send("end", f"{self._task} writes no more")

@@ -10,9 +10,11 @@ import asyncio
 import functools
 import gzip
 import importlib.util
+import logging
 import os
 import socket
 import threading
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from http import HTTPStatus
 from pathlib import Path
@@ -23,9 +25,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tfk8s import api, polling
-from tfk8s.errors import InvalidInput, Tfk8sError
+from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError
 from tfk8s.features.dashboard.looks import Looks
 from tfk8s.features.dashboard.topics import MAX_BROWSERS, Hub
 from tfk8s.sessions.cluster.socket_users import peer_users, tables
@@ -44,6 +47,7 @@ _TIMELINE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"  # o
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _OWN = ("page.css", "page.js", "charts.js")
 _UPLOT = ("uPlot.iife.js", "uPlot.min.css")
+_MOST_OF_TIMELINE = 256 << 20  # bytes
 _PAUSE = 15.0  # seconds after which a silent stream says that it lives
 _MOST_CONNECTIONS = 8 * MAX_BROWSERS
 _END_TIMEOUT = 2.0
@@ -65,7 +69,7 @@ class Dashboard:
         self._port: int = listener.getsockname()[1]
         config = uvicorn.Config(
             self._guarded(self._app()), log_config=None, access_log=False, server_header=False, lifespan="off",
-            limit_concurrency=_MOST_CONNECTIONS,
+            limit_concurrency=_MOST_CONNECTIONS, http=_OwnConnection,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
@@ -78,8 +82,11 @@ class Dashboard:
         return f"http://{ADDRESS}:{self._port}/{self._token}/"
 
     def __enter__(self) -> Dashboard:
+        logging.getLogger("uvicorn").addHandler(logging.NullHandler())  # else Python prints what others send
         self._thread.start()
         polling.wait_until(lambda: self._server.started or not self._thread.is_alive(), "the page to start", 30)
+        if not self._server.started:
+            raise ClusterError("the page's server has ended")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -122,13 +129,11 @@ class Dashboard:
         async def serve(scope: Any, receive: Any, send: Any) -> None:
             request = Request(scope)
             reason = ""
-            if not self._is_own(scope["client"]):
-                reason = "another user's process has connected"
-            elif request.headers.get("host") not in hosts:
+            if request.headers.get("host") not in hosts:
                 reason = "the name of the host is another one"
             elif request.headers.get("origin", f"http://{ADDRESS}:{self._port}") not in origins:
                 reason = "another page asks"
-            elif request.method not in ("GET", "HEAD"):
+            elif request.method != "GET":
                 reason = "the page can only be read"
             if reason:
                 await _refusal(HTTPStatus.FORBIDDEN, reason)(scope, receive, send)
@@ -137,10 +142,16 @@ class Dashboard:
 
         return serve
 
-    def _is_own(self, client: tuple[str, int]) -> bool:
-        """Return whether this user, or root, has connected; only Linux tells."""
+
+class _OwnConnection(H11Protocol):
+    """A connection, which is closed at once if another user's process has made it; only Linux tells."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        port, peer = transport.get_extra_info("sockname")[1], transport.get_extra_info("peername")[1]
         users = tables()
-        return not users or peer_users(users, self._port).get(client[1]) in (os.geteuid(), 0)
+        if users and peer_users(users, port).get(peer) not in (os.geteuid(), 0):
+            transport.abort()
 
 
 async def _events(messages: AsyncIterator[str]) -> AsyncIterator[str]:
@@ -169,14 +180,19 @@ async def _file(_: Request, path: Path) -> Response:
 async def _timeline(request: Request) -> Response:
     """Return the timeline of an entry of the history, a page without scripts."""
     try:
-        past = await asyncio.to_thread(api.past, request.path_params["entry"])
-        timeline = past.read().timeline if past else ""
-    except Tfk8sError as error:
+        page = await asyncio.to_thread(_read_timeline, request.path_params["entry"])
+    except (Tfk8sError, OSError, EOFError, zlib.error) as error:
         return _refusal(HTTPStatus.NOT_FOUND, str(error))
-    if not timeline:
-        return _refusal(HTTPStatus.NOT_FOUND, "the entry has no timeline")
-    page = gzip.decompress(Path(timeline).read_bytes())
     return Response(page, media_type="text/html", headers={**_HEADERS, "Content-Security-Policy": _TIMELINE_POLICY})
+
+
+def _read_timeline(entry: str) -> bytes:
+    past = api.past(entry)
+    path = past.read().timeline if past else ""
+    if not path:
+        raise InvalidInput("the entry has no timeline")
+    with gzip.open(path) as file:
+        return file.read(_MOST_OF_TIMELINE)
 
 
 def _refusal(status: HTTPStatus, reason: str) -> Response:

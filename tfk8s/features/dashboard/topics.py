@@ -1,7 +1,8 @@
 """Topics: each has a thread that reads from a cluster for all browsers together, and keeps what later ones need.
 
 A browser costs the cluster nothing: the first one that asks for a topic starts the thread, and some time after the last
-one has left, the thread ends.
+one has left, the thread ends. A thread that waits for the next line of a silent log ends later, and serves those who
+come until then: there are never two for a topic.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ MAX_TOPICS = 64  # each has a thread
 MAX_BROWSERS = 32  # each has a connection
 _MOST = {"usage": 400, "progress": 5000, "event": 300, "line": 2000}  # messages of a kind; of others, the last
 _MOST_BYTES = 4 << 20  # of a kind
-_BEHIND = 20_000  # messages that a slow browser may be behind; it connects again after more
+_CONTRADICTED = {"cluster": ("gone", "problem")}  # kinds that a message of another kind makes untrue
+_PAUSE = 1.0
+_BEHIND = 64 << 20  # characters that a slow browser may be behind; it connects again after more
 
 Produce = Callable[["Topic"], None]
 
@@ -34,6 +37,9 @@ class Topic:
     Args:
         name: stands in each message.
         produce: sends messages while the topic is wanted, on a thread of its own.
+
+    Attributes:
+        has_ended: whether the thread has ended.
     """
 
     def __init__(self, name: str, produce: Produce) -> None:
@@ -43,11 +49,23 @@ class Topic:
         self._sizes: defaultdict[str, int] = defaultdict(int)
         self._browsers: list[Browser] = []
         self._left_at = time.monotonic()
-        self._closing = threading.Event()
+        self._closing, self.has_ended = threading.Event(), False
+        self._thread = threading.Thread(target=self._run, name=f"tfk8s-{name}", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
-        threading.Thread(target=self._run, name=f"tfk8s-{self.name}", daemon=True).start()
+        self._thread.start()
+
+    def claim(self) -> bool:
+        """Keep the thread for a browser that comes in a moment; return False if the thread has ended."""
+        with self._lock:
+            self._left_at = time.monotonic()
+            return not self.has_ended
+
+    @property
+    def browsers(self) -> int:
+        """The number of browsers that show the topic."""
+        return len(self._browsers)
 
     def close(self) -> None:
         """Let the thread end."""
@@ -56,7 +74,10 @@ class Topic:
     def is_wanted(self) -> bool:
         """Return whether a browser shows the topic, or did a moment ago."""
         with self._lock:
-            return not self._closing.is_set() and (bool(self._browsers) or time.monotonic() - self._left_at < LINGER)
+            return self._is_wanted()
+
+    def _is_wanted(self) -> bool:
+        return not self._closing.is_set() and (bool(self._browsers) or time.monotonic() - self._left_at < LINGER)
 
     def wait(self, seconds: float) -> bool:
         """Wait between two looks; return whether the topic is still wanted."""
@@ -64,16 +85,19 @@ class Topic:
 
     def send(self, kind: str, data: Any) -> None:
         """Send a message to all browsers, and keep the message for others."""
-        text = json.dumps({"topic": self.name, "kind": kind, "data": data}, separators=(",", ":"))
+        message = {"topic": self.name, "kind": kind, "data": data}
+        text = json.dumps(message, separators=(",", ":"), allow_nan=False)
         with self._lock:
+            for other in _CONTRADICTED.get(kind, ()):
+                self._kept[other].clear()
+                self._sizes[other] = 0
             kept = self._kept[kind]
             kept.append(text)
             self._sizes[kind] += len(text)
             while len(kept) > _MOST.get(kind, 1) or (len(kept) > 1 and self._sizes[kind] > _MOST_BYTES):
                 self._sizes[kind] -= len(kept.popleft())
-            browsers = list(self._browsers)
-        for browser in browsers:
-            browser.put(text)
+            for browser in self._browsers:
+                browser.put(text)
 
     def add(self, browser: Browser) -> None:
         """Give a browser what was kept, and what comes."""
@@ -95,8 +119,13 @@ class Topic:
         except Exception as error:
             log.warning("the dashboard can't show %s: %s", self.name, error)
             self.send("problem", f"{type(error).__name__}: {error}")
-        finally:
-            self.close()
+        while not self._end():
+            self.wait(_PAUSE)
+
+    def _end(self) -> bool:
+        with self._lock:
+            self.has_ended = not self._is_wanted()
+            return self.has_ended
 
 
 class Browser:
@@ -105,18 +134,27 @@ class Browser:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._waiting: asyncio.Queue[str] = asyncio.Queue()
+        self._size, self._is_behind = 0, False
 
     def put(self, text: str) -> None:
         """Add a message."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._waiting.put_nowait, text)
+            self._loop.call_soon_threadsafe(self._put, text)
+
+    def _put(self, text: str) -> None:
+        self._size += len(text)
+        if self._size > _BEHIND and not self._is_behind:  # its socket is full: it reads little or nothing
+            self._is_behind, self._waiting = True, asyncio.Queue()
+        if not self._is_behind:
+            self._waiting.put_nowait(text)
 
     async def messages(self, pause: float) -> AsyncIterator[str]:
         """Yield the messages, and "" after each pause without one, until the browser is too far behind."""
-        while self._waiting.qsize() <= _BEHIND:
+        while not self._is_behind:
             text = ""
             with contextlib.suppress(TimeoutError):
                 text = await asyncio.wait_for(self._waiting.get(), pause)
+            self._size -= len(text)
             yield text
 
 
@@ -143,14 +181,15 @@ class Hub:
         Raises:
             InvalidInput: there is no such topic, or there are too many.
         """
-        self._topics = {name: topic for name, topic in self._topics.items() if topic.is_wanted()}
-        producers = {name: self._find(name) for name in names if name not in self._topics}
-        if len(self._topics) + len(producers) > MAX_TOPICS:
+        self._topics = {name: topic for name, topic in self._topics.items() if not topic.has_ended}
+        missing = [name for name in names if name not in self._topics or not self._topics[name].claim()]
+        producers = {name: self._find(name) for name in missing}
+        if len(self._topics.keys() | producers.keys()) > MAX_TOPICS:
             raise InvalidInput(f"the dashboard shows {MAX_TOPICS} clusters and logs already; close some of its pages")
         for name, produce in producers.items():
             self._topics[name] = Topic(name, produce)
             self._topics[name].start()
-        return [self._topics[name] for name in names]
+        return [self._topics[name] for name in dict.fromkeys(names)]
 
     async def messages(self, topics: Sequence[Topic], pause: float) -> AsyncIterator[str]:
         """Yield the messages of topics for one browser, and "" after each pause without one."""
@@ -168,5 +207,5 @@ class Hub:
 
     def close(self) -> None:
         """Let all threads end."""
-        for topic in self._topics.values():
+        for topic in list(self._topics.values()):
             topic.close()

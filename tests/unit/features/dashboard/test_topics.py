@@ -131,3 +131,59 @@ def test_topics_have_limits(find: Callable[[str], Produce], names: list[str], wo
     with pytest.raises(InvalidInput, match=words):
         hub.topics(names)
     hub.close()
+
+
+def test_a_silent_thread_serves_those_who_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    line, started = threading.Event(), []
+
+    def produce(topic: Topic) -> None:  # the log of a task that writes nothing
+        started.append(topic)
+        line.wait(20)
+        topic.send("line", "at last")
+
+    async def browse() -> Any:
+        hub = Hub(lambda _: produce)
+        for _ in range(5):
+            hub.topics(["a"])
+            await asyncio.sleep(0.02)
+        line.set()
+        return await read(hub, ["a"], 1)
+
+    monkeypatch.setattr(topics, "LINGER", 0.01)
+    assert asyncio.run(browse()) == ["at last"]
+    assert len(started) == 1
+
+
+def test_a_browser_that_does_not_read_is_left_behind() -> None:
+    async def browse() -> tuple[list[str], int]:
+        hub, kept = Hub(lambda _: numbers), []
+        (topic,) = hub.topics(["a"])
+        async for text in hub.messages([topic], 0.01):  # suspended while its socket is full
+            kept.append(text)
+            for _ in range(100):
+                topic.send("line", "x" * (1 << 20))
+            await asyncio.sleep(0)
+        hub.close()
+        return kept, topic.browsers
+
+    kept, browsers = asyncio.run(browse())
+    assert len(kept) < 10
+    assert browsers == 0
+
+
+def test_a_later_browser_gets_no_problem_that_is_over() -> None:
+    topic, got = Topic("a", numbers), []
+
+    class Taking:
+        def put(self, text: str) -> None:
+            got.append(json.loads(text)["kind"])
+
+    for kind in ("cluster", "problem", "gone", "cluster", "usage"):
+        topic.send(kind, 1)
+    topic.add(Taking())  # type: ignore[arg-type]
+    assert got == ["cluster", "usage"]
+
+
+def test_infinity_is_no_message() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        Topic("a", numbers).send("usage", float("inf"))

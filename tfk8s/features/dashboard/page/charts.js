@@ -1,7 +1,11 @@
 // The curves: each of what tasks use and report, with a line for each task that is drawn.
 "use strict";
 
-const COLORS = ["#0969da", "#bf3989", "#1a7f37", "#9a6700", "#8250df", "#cf222e", "#1b7c83", "#bc4c00", "#6e7781", "#4d2d00"];
+// As many as tasks are drawn, for light and dark pages.
+const COLORS = {
+  light: ["#0969da", "#bf3989", "#1a7f37", "#9a6700", "#8250df", "#cf222e", "#1b7c83", "#bc4c00", "#57606a", "#4d2d00"],
+  dark: ["#58a6ff", "#ff80c8", "#56d364", "#e3b341", "#bc8cff", "#ff7b72", "#76e3ea", "#ffa657", "#b1bac4", "#ffdfb6"],
+};
 const USAGE = ["CPU (cores)", "Memory (MiB)", "In (KiB/s)", "Out (KiB/s)", "GPU (%)", "GPU memory (MiB)"];
 const SCALES = [1, 1 / 1048576, 1 / 1024, 1 / 1024, 100, 1 / 1048576];
 const HEIGHT = 180;
@@ -20,7 +24,7 @@ class Curve {
     for (const name of Object.keys(values)) {
       if (!this.values.has(name)) this.values.set(name, new Array(this.times.length - 1).fill(null));
     }
-    for (const [name, list] of this.values) list.push(name in values ? values[name] : null);
+    for (const [name, list] of this.values) list.push(Object.hasOwn(values, name) ? values[name] : null);
     if (this.times.length > MOST_POINTS) {
       this.times.shift();
       for (const list of this.values.values()) list.shift();
@@ -42,7 +46,7 @@ class Charts {
 
   addUsage(time, tasks) {
     USAGE.forEach((title, number) => {
-      const values = {};
+      const values = Object.create(null);
       for (const [name, amounts] of Object.entries(tasks)) {
         if (typeof amounts[number] === "number") values[name] = amounts[number] * SCALES[number];
       }
@@ -56,7 +60,7 @@ class Charts {
       const numbers = { "Steps a second": progress.rate, ...progress.metrics };
       for (const [title, value] of Object.entries(numbers)) {
         if (typeof value !== "number") continue;
-        if (!byTitle.has(title)) byTitle.set(title, {});
+        if (!byTitle.has(title)) byTitle.set(title, Object.create(null));
         byTitle.get(title)[name] = value;
       }
     }
@@ -103,9 +107,9 @@ class Charts {
     const style = getComputedStyle(document.documentElement);
     const [text, line] = [style.getPropertyValue("--quiet"), style.getPropertyValue("--line")];
     const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line } };
+    const colors = matchMedia("(prefers-color-scheme: dark)").matches ? COLORS.dark : COLORS.light;
     const series = names.map((label, number) => ({
-      label, stroke: COLORS[number % COLORS.length], spanGaps: true, width: 1.5,
-      dash: number < COLORS.length ? [] : [6, 3],
+      label, stroke: colors[number], spanGaps: true, width: 1.5,
       value: (chart, value, place) => shown(value ?? last(chart.data[place])),
     }));
     const options = {

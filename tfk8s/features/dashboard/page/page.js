@@ -2,13 +2,17 @@
 "use strict";
 
 const MOST_LINES = 2000;
+const MOST_METRICS = 10;
+const RETRY = 5000; // milliseconds
 const MOST_DRAWN = 10;
 const PHASES = { Ready: "good", Running: "good", Succeeded: "good", Failed: "bad", Unknown: "bad" };
 const COLUMNS = ["Name", "Phase", "Where", "CPU", "Memory", "Restarts", "Progress", "Reason", "Log"];
 
 const by = (id) => document.getElementById(id);
 const charts = new Charts(by("charts"));
-const state = { source: null, clusters: [], place: null, document: null, usage: {}, sort: 0, down: false, log: null, lines: [], waits: false };
+const state = {
+  source: null, lists: new Map(), problem: "", place: null, document: null, usage: {}, sort: 0, down: false, log: null, lines: [], waits: false,
+};
 
 function element(name, text, attributes = {}) {
   const made = document.createElement(name);
@@ -46,7 +50,7 @@ function steps(progress) {
   if (!progress) return "";
   const total = progress.total ? `/${progress.total}` : "";
   const rate = typeof progress.rate === "number" ? `, ${Number(progress.rate.toPrecision(3))} steps/s` : "";
-  const metrics = Object.entries(progress.metrics).map(([name, value]) => `, ${name}=${value}`).join("");
+  const metrics = Object.entries(progress.metrics).slice(0, MOST_METRICS).map(([name, value]) => `, ${name}=${value}`).join("");
   return `${progress.step}${total}${rate}${metrics}`;
 }
 
@@ -58,15 +62,23 @@ function connect() {
   if (state.place) topics.push(`cluster ${state.place.join(" ")}`);
   if (state.place && state.log) topics.push(`log ${state.place.join(" ")} ${state.log}`);
   const source = new EventSource("stream?" + topics.map((topic) => "topic=" + encodeURIComponent(topic)).join("&"));
-  let shown = false;
   source.onopen = () => {
-    if (shown) forget(); // what was kept comes again
-    shown = true;
-    by("connection").textContent = "live";
+    forget(); // what was kept comes again
+    setText("connection", "live");
   };
-  source.onerror = () => { by("connection").textContent = "not connected; trying again …"; };
+  source.onerror = () => {
+    setText("connection", "not connected; trying again …");
+    if (source.readyState === EventSource.CLOSED && source === state.source) refused();
+  };
   source.onmessage = (event) => take(JSON.parse(event.data));
   state.source = source;
+}
+
+// The server has no such cluster or log, or too many pages are open.
+function refused() {
+  setText("connection", state.place ? "there is no such cluster or log here" : "refused: too many pages are open");
+  leave();
+  setTimeout(connect, RETRY);
 }
 
 function forget() {
@@ -78,19 +90,19 @@ function forget() {
 }
 
 function take({ topic, kind, data }) {
+  const [first, source] = kind.split(" ");
   const show = {
-    clusters: () => { state.clusters = data.clusters; showSources(data.problems); },
-    gpus: () => { state.gpus = data.text; },
+    clusters: () => { state.lists.set(source, data); showClusters(); },
     history: () => showHistory(data),
     cluster: () => { state.document = data; problem(""); },
     usage: () => { state.usage = data.tasks; charts.addUsage(data.time, data.tasks); },
     progress: () => charts.addProgress(data.time, data.tasks),
     event: () => showEvent(data),
-    line: () => showLine(data),
-    end: () => showLine(`— ${data}`),
+    line: () => state.lines.push(data),
+    end: () => state.lines.push(`— ${data}`),
     gone: () => problem(data),
-    problem: () => problem(topic === "overview" ? "" : data),
-  }[kind];
+    problem: () => { if (topic === "overview") { state.problem = data; showClusters(); } else problem(data); },
+  }[first];
   if (show) show();
   draw();
 }
@@ -100,17 +112,22 @@ function draw() {
   state.waits = true;
   requestAnimationFrame(() => {
     state.waits = false;
-    showClusters();
     if (state.document) showCluster(state.document);
+    if (state.lines.length) showLines(state.lines.splice(0));
   });
+}
+
+function setText(id, text) {
+  if (by(id).textContent !== text) by(id).textContent = text; // screen readers read each change aloud
 }
 
 // ---- clusters
 
 function showClusters() {
+  const clusters = [...state.lists.values()].flatMap((list) => list.clusters);
   const list = by("clusters");
   const focused = list.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-  list.replaceChildren(...state.clusters.map((cluster) => {
+  list.replaceChildren(...clusters.map((cluster) => {
     const place = [cluster.source, cluster.name];
     const link = element("a", cluster.name, { href: "#" + place.map(encodeURIComponent).join("/") });
     if (state.place && place.join(" ") === state.place.join(" ")) link.setAttribute("aria-current", "page");
@@ -121,17 +138,14 @@ function showClusters() {
     item.append(link);
     return item;
   }));
-  if (focused) list.querySelector(`a[href="${CSS.escape(focused).replace(/\\/g, "\\\\")}"]`)?.focus();
-  const none = !state.clusters.length;
-  by("empty").hidden = !none && Boolean(state.place);
-  by("empty").textContent = none ? "No cluster runs. `tfk8s up` starts one, and this page shows it." : "Choose a cluster.";
-  if (!state.place && state.clusters.length === 1) open([state.clusters[0].source, state.clusters[0].name]);
-}
-
-function showSources(problems) {
-  const texts = Object.entries(problems).map(([source, text]) => `${source}: ${text}`);
-  if (state.gpus) texts.push(state.gpus);
-  by("sources").textContent = texts.join("\n");
+  [...list.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
+  const texts = [state.problem];
+  for (const [source, { problem: text, gpus }] of state.lists) texts.push(text && `${source}: ${text}`, gpus);
+  setText("sources", texts.filter(Boolean).join("\n"));
+  const none = !clusters.length && ![...state.lists.values()].some((list) => list.problem);
+  by("empty").hidden = !state.lists.size || Boolean(state.place);
+  setText("empty", none ? "No cluster runs. `tfk8s up` starts one, and this page shows it." : "Choose a cluster.");
+  if (!state.place && clusters.length === 1) open([clusters[0].source, clusters[0].name]);
 }
 
 function open(place, log = null) {
@@ -143,18 +157,24 @@ function open(place, log = null) {
   if (location.hash !== hash) history.replaceState(null, "", hash);
   forget();
   by("cluster").hidden = false;
-  by("name").textContent = place[1];
+  setText("name", place[1]);
   by("facts").replaceChildren();
   by("log").hidden = !log;
-  by("log-name").textContent = log ? `Log of ${log}` : "";
+  setText("log-name", log ? `Log of ${log}` : "");
   problem("");
   connect();
-  draw();
+  showClusters();
+}
+
+function leave() {
+  state.place = state.log = null;
+  by("cluster").hidden = true;
+  history.replaceState(null, "", "#");
 }
 
 function problem(text) {
   by("problem").hidden = !text;
-  by("problem").textContent = text;
+  setText("problem", text);
 }
 
 // ---- one cluster
@@ -178,7 +198,7 @@ function showCluster(cluster) {
   const rows = filtered(cluster);
   showRows(rows);
   const names = drawn(rows, cluster);
-  by("drawn").textContent = rows.length > MOST_DRAWN ? `${names.length} of ${rows.length} are drawn: the filter chooses others` : "";
+  setText("drawn", rows.length > MOST_DRAWN ? `${names.length} of ${rows.length} are drawn: the filter chooses others` : "");
   charts.draw(names);
 }
 
@@ -192,7 +212,7 @@ function filtered(cluster) {
     const text = `${row.name} ${row.phase} ${row.where} ${row.reason}`.toLowerCase();
     return words.every((word) => text.includes(word));
   });
-  by("count").textContent = words.length ? `${found.length} of ${rows.length}` : `${rows.length}`;
+  setText("count", words.length ? `${found.length} of ${rows.length}` : `${rows.length}`);
   if (state.sort) {
     const value = (row) => [row.name, row.phase, row.where, used(row, 0), used(row, 1), row.restarts, row.progress?.step ?? -1, row.reason][state.sort - 1];
     found.sort((a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0));
@@ -205,7 +225,7 @@ function used(row, number) {
   return (state.usage[row.name] || [])[number] ?? -1;
 }
 
-// Stragglers are always drawn.
+// Stragglers come first.
 function drawn(rows, cluster) {
   const slow = new Set(cluster.stragglers.map((task) => task.task));
   const names = rows.map((row) => row.name);
@@ -274,10 +294,10 @@ function showEvent(event) {
   while (body.rows.length > 300) body.lastElementChild.remove();
 }
 
-function showLine(text) {
+function showLines(texts) {
   const lines = by("lines");
   const follows = lines.scrollTop + lines.clientHeight >= lines.scrollHeight - 8;
-  lines.append(`${text}\n`);
+  lines.append(...texts.slice(-MOST_LINES).map((text) => `${text}\n`));
   while (lines.childNodes.length > MOST_LINES) lines.firstChild.remove();
   if (follows) lines.scrollTop = lines.scrollHeight;
 }
@@ -300,7 +320,13 @@ function showHistory(entries) {
 // ---- the start
 
 function route() {
-  const [source, name, log] = location.hash.slice(1).split("/").map(decodeURIComponent);
+  let words = [];
+  try {
+    words = location.hash.slice(1).split("/").map(decodeURIComponent);
+  } catch {
+    return; // no link of this page
+  }
+  const [source, name, log] = words;
   if (source && name) open([source, name], log || null);
 }
 
@@ -309,5 +335,7 @@ by("filter").addEventListener("input", draw);
 window.addEventListener("hashchange", route);
 window.addEventListener("resize", () => charts.resize());
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { charts.restyle(); draw(); });
+// A browser opens six connections to a server: a page that nobody sees gives its own back.
+document.addEventListener("visibilitychange", () => { if (document.hidden) state.source.close(); else connect(); });
 route();
 if (!state.place) connect();
