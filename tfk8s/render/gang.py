@@ -38,5 +38,7 @@ def spec(tasks: Iterable[int], workload: Object) -> Object:
 
 def is_member(workload: Object, cluster: str) -> bool:
     """Return whether the pods of a StatefulSet or of a Job belong to the PodGroup of their cluster."""
-    found: bool = workload["spec"]["template"]["spec"].get(FIELD, {}).get("podGroupName") == cluster
-    return found
+    match workload["spec"]["template"]["spec"].get(FIELD):
+        case {"podGroupName": str(name)}:
+            return name == cluster
+    return False

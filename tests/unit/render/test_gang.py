@@ -53,6 +53,13 @@ def test_render_makes_a_gang_only_if_the_job_file_says_so(wish: bool | None) -> 
     assert not any(gang.is_member(item, "demo") for item in objects if manifests.has_tasks(item))
 
 
+@pytest.mark.parametrize("group", [None, "demo", ["demo"], {"podGroupName": 1}, {}])
+def test_a_group_of_another_type_is_none(group: object) -> None:
+    """The API server may be anybody's."""
+    workload = {"spec": {"template": {"spec": {"schedulingGroup": group}}}}
+    assert not gang.is_member(workload, "demo")
+
+
 def test_pod_group_has_the_priority_of_the_pods() -> None:
     """The scheduler starts no gang whose pods have another priority than the PodGroup."""
     jobs = [Job(name=name, priority_class="high") for name in ("ps", "worker")]

@@ -39,8 +39,11 @@ def read(client: Client, namespace: str) -> Rates | None:
         return None
     except Tfk8sError:  # such as of a user who may not read ConfigMaps
         return None
-    text = ((found or {}).get("data") or {}).get(FILE)
-    return _parse(str(text).encode(), f"ConfigMap {CONFIG_MAP} of namespace {namespace}, {FILE}") if text else None
+    match found:
+        case {"data": {"rates.yaml": str(text)}}:
+            where = f"ConfigMap {CONFIG_MAP} of namespace {namespace}, {FILE}"
+            return _parse(text.encode(errors="replace"), where)
+    return None
 
 
 def _parse(data: bytes, where: str) -> Rates | None:

@@ -66,7 +66,18 @@ def test_the_own_file_comes_first_and_asks_nobody(own: Path) -> None:
     assert (found.currency, namespace.asked) == ("USD", [])
 
 
-@pytest.mark.parametrize("found", [None, {}, {"data": None}, {"data": {"other": "1"}}, ClusterError("no answer")])
+@pytest.mark.parametrize(
+    "found",
+    [
+        None,
+        {},
+        {"data": None},
+        {"data": {"other": "1"}},
+        {"data": "x"},
+        {"data": {"rates.yaml": 5}},
+        ClusterError("no"),
+    ],
+)
 def test_nobody_gives_rates(own: Path, found: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert rates.read(Namespace(found), "ns") is None  # type: ignore[arg-type]
     assert caplog.messages == []

@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 from urllib.parse import urlencode
 
 import urllib3
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes.api_server import errors, lines
+from tfk8s.backends.kubernetes.api_server import answers, errors, lines
 from tfk8s.backends.kubernetes.api_server.transport import Response, Transport
 from tfk8s.log import log
 from tfk8s.render.pods import Object
@@ -31,6 +31,7 @@ READ_TIMEOUT = 6.0
 STREAM_TIMEOUT = 10.0  # a stream that is silent for longer may be dead
 RETRY_TIMEOUT = 8.0
 PAGE_SIZE = 250  # objects in one response
+_MAX_PAGES = 800  # Kubernetes has at most 150,000 pods
 _DELETE_LIMIT = 100  # objects in one request: a busy API server deletes some 30 pods a second
 STARTUP_TIMEOUT = 15.0  # an API server that has just started forbids everything until it has read its Roles
 
@@ -109,7 +110,7 @@ class Client:
             return self.send("GET", path, query)
         items: list[Object] = []
         page = {**query, "limit": PAGE_SIZE}
-        while True:
+        for _ in range(_MAX_PAGES):
             try:
                 answer = self.send("GET", path, page)
             except errors.ApiError as error:
@@ -123,6 +124,7 @@ class Client:
             page["continue"] = answer["metadata"].get("continue", "")
             if not page["continue"]:
                 return {**answer, "items": items}
+        raise errors.unreachable(answers.endless(), self.context, self.url)
 
     def find(self, path: str) -> Object | None:
         """Return an object, or None if it does not exist."""
@@ -149,7 +151,8 @@ class Client:
         """
         request = Request(method=method, path=path, query=query, body=body, content_type=content_type)
         try:
-            return self._send(request, lambda response: cast(Object, json.loads(response.data)))
+            parse = answers.parse_list if method == "GET" and query and "limit" in query else answers.parse
+            return self._send(request, lambda response: parse(answers.body(response)))
         except errors.ApiError as error:
             if (method, error.code) == ("DELETE", 404):
                 return {}
@@ -162,11 +165,12 @@ class Client:
         of the next (DeleteCollection in k8s.io/apiserver/pkg/registry/generic/registry/store.go).
         """
         page = {**query, "limit": _DELETE_LIMIT}
-        while True:
-            token = self.send("DELETE", path, page).get("metadata", {}).get("continue")
+        for _ in range(_MAX_PAGES):
+            token = (self.send("DELETE", path, page).get("metadata") or {}).get("continue")
             if not token:
                 return
             page["continue"] = token
+        raise errors.unreachable(answers.endless(), self.context, self.url)
 
     def apply(self, path: str, item: Object, *, dry_run: bool = False, force: bool = False) -> Object:
         """Apply an object by server-side apply; return the object that the API server has then.
@@ -181,7 +185,7 @@ class Client:
     def text(self, path: str, query: Query | None = None) -> str:
         """Return a text, such as a log."""
         request = Request(method="GET", path=path, query=query)
-        return self._send(request, lambda response: response.data.decode(errors="replace"))
+        return self._send(request, lambda response: answers.body(response).decode(errors="replace"))
 
     @contextlib.contextmanager
     def lines(self, path: str, query: Query | None = None, timeout: float = STREAM_TIMEOUT) -> Generator[Iterator[str]]:
@@ -238,7 +242,7 @@ class Client:
             self._has_responded = True
             if response.status < 400:
                 return read(response)
-            data = response.data
+            data = answers.body(response)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             self._broken_at = time.monotonic()
             raise errors.unreachable(error, self.context, self.url) from error

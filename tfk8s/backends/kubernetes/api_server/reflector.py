@@ -112,7 +112,7 @@ class Reflector:
             if error.code != _GONE:
                 raise
             self._version = ""
-        except ValueError:  # the stream ended properly, but within a line
+        except (ValueError, LookupError, TypeError, RecursionError):  # it ended within a line, or is no watch
             return
 
     def _take(self, event: Object) -> ObjectChange | None:

@@ -12,7 +12,7 @@ import pytest
 import urllib3
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes.api_server import client, errors, lines
+from tfk8s.backends.kubernetes.api_server import answers, client, errors, lines
 from tfk8s.backends.kubernetes.api_server.client import Client
 
 REFUSED = urllib3.exceptions.NewConnectionError(None, "Connection refused")  # type: ignore[arg-type]
@@ -198,3 +198,33 @@ def test_queries_are_encoded() -> None:
     query = {"watch": True, "tailLines": 5, "labelSelector": "a=b,c!=d"}
     assert client.add_query("/x", query) == "/x?watch=true&tailLines=5&labelSelector=a%3Db%2Cc%21%3Dd"
     assert client.add_query("/x") == "/x"
+
+
+@pytest.mark.parametrize("text", ["[]", "1", "null", '"x"', "NaN", "[" * 100_000])
+def test_an_answer_that_is_no_object_is_no_answer(text: str) -> None:
+    api, _ = connect(text)
+    with pytest.raises(errors.NoResponse, match="its answer is no object of Kubernetes"):
+        api.send("POST", "/x")
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", '{"items": 5, "metadata": {}}', '{"items": []}', '{"items": [1], "metadata": {}}']
+)
+def test_an_answer_that_is_no_list_is_no_answer(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "RETRY_TIMEOUT", 0.0)
+    api, _ = connect(text)
+    with pytest.raises(errors.NoResponse, match="its answer is no list of Kubernetes"):
+        api.get("/x", {"watch": False})
+
+
+def test_a_list_without_an_end_ends() -> None:
+    api, _ = connect(*['{"items": [], "metadata": {"continue": "x"}}'] * 1000)
+    with pytest.raises(errors.NoResponse, match="its list does not end"):
+        api.get("/x", {"watch": False})
+
+
+def test_an_answer_without_an_end_ends() -> None:
+    response = urllib3.HTTPResponse(io.BytesIO(b"1" * (1 << 20)), preload_content=False)
+    times = itertools.count(step=10.0)
+    with pytest.raises(OSError, match="its answer does not end within 256 MiB and 60 s"):
+        answers.body(response, clock=lambda: next(times))

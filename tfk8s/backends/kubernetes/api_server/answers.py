@@ -1,0 +1,70 @@
+"""The answers of an API server: of a limited size and time, and objects. A kubeconfig may name any server."""
+
+from __future__ import annotations
+
+import errno
+import json
+import time
+from typing import Any
+
+from tfk8s.backends.kubernetes.api_server.transport import Response
+from tfk8s.polling import Clock
+from tfk8s.render.pods import Object
+
+MAX_BODY = 256 << 20  # bytes: a page of 250 objects, of which etcd takes 1.5 MiB at most, and small ones mostly
+MAX_SECONDS = 60.0
+_BLOCK = 1 << 16
+
+
+def body(response: Response, *, clock: Clock = time.monotonic) -> bytes:
+    """Return the body of a response.
+
+    Raises:
+        urllib3.exceptions.HTTPError: it was cut off.
+        OSError: it is too large or too slow.
+    """
+    content, end = bytearray(), clock() + MAX_SECONDS
+    for block in response.stream(_BLOCK, decode_content=True):
+        content += block
+        if len(content) > MAX_BODY or clock() > end:
+            response.close()
+            raise _invalid(f"its answer does not end within {MAX_BODY >> 20} MiB and {MAX_SECONDS:.0f} s")
+    return bytes(content)
+
+
+def parse(data: bytes) -> Object:
+    """Return the object in an answer.
+
+    Raises:
+        ValueError: it was cut off.
+        OSError: there is no object.
+    """
+    try:
+        answer = json.loads(data)
+    except RecursionError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise _invalid("its answer is no object of Kubernetes")
+    return answer
+
+
+def parse_list(data: bytes) -> Object:
+    """Return a list of objects, which all have metadata, as `parse` does."""
+    answer = parse(data)
+    items = answer.get("items")
+    if not isinstance(items, list) or not all(map(_has_metadata, [answer, *items])):
+        raise _invalid("its answer is no list of Kubernetes")
+    return answer
+
+
+def endless() -> OSError:
+    """Return the error for a list whose pages have no end."""
+    return _invalid("its list does not end")
+
+
+def _has_metadata(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("metadata"), dict)
+
+
+def _invalid(reason: str) -> OSError:
+    return OSError(errno.EBADMSG, reason)
