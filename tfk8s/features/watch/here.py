@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 from tfk8s import polling
@@ -36,7 +37,8 @@ def run_again(words: Sequence[str], script: Path) -> NoReturn:
         script: a file. The files beside and below it count, but for those that would not be sent.
 
     Raises:
-        InvalidInput: watchfiles is missing, this system is not Linux, or the script is not in its folder.
+        InvalidInput: watchfiles is missing, this system is not Linux, the script is not in its folder, or the folder
+            can't be watched any longer.
     """
     if importlib.util.find_spec("watchfiles") is None:
         raise InvalidInput("--watch needs the package watchfiles", help="pip install 'tfk8s[watch]'")
@@ -68,14 +70,23 @@ class _Again:
         self._ended, self._process = 0.0, child_process.start(self._command, os.environ, OPTION)
 
     def follow(self) -> NoReturn:
-        """Run the command now, and again after each change."""
+        """Run the command now, and again after each change; errors as `run_again`."""
         import watchfiles  # before the start: no change is missed meanwhile
 
+        try:
+            self._follow(watchfiles)
+        except RuntimeError as error:  # of watchfiles, such as of a file's name that is not UTF-8
+            raise InvalidInput(f'"{self._folder}" can\'t be watched: {error}') from error
+
+    def _follow(self, watchfiles: ModuleType) -> NoReturn:
+        watched = _identity(self._folder)
         self.start()
         for changes in watchfiles.watch(
             self._folder, watch_filter=self._counts, debounce=_DEBOUNCE, step=_STEP, rust_timeout=_POLL,
             yield_on_timeout=True,
         ):  # fmt: skip
+            if _identity(self._folder) != watched:  # nothing tells of changes any more
+                raise InvalidInput(f'"{self._folder}" was removed or replaced', help="run the command again")
             if changes:
                 log.info("%s", f"changed: {listed(sorted({self._name(path) for _, path in changes}), 3)}")
                 self.end()
@@ -117,3 +128,11 @@ class _Again:
 
     def _name(self, path: str) -> str:
         return os.path.relpath(path, self._folder)
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
