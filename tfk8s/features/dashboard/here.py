@@ -59,7 +59,7 @@ def _sources(options: BackendOptions) -> dict[str, Backend]:
     """Return the back ends of this machine and of Kubernetes, or the one that options choose."""
     if options.is_local(os.environ):
         return {HERE: select.choose(options)}
-    sources = {}
+    sources: dict[str, Backend] = {}
     if not options.context and not options.namespace and sys.platform == "linux":
         sources[HERE] = select.choose(BackendOptions(local=True))
     if not sources or select.has_kubeconfig(os.environ):

@@ -11,7 +11,6 @@ import functools
 import gzip
 import importlib.util
 import logging
-import os
 import socket
 import threading
 import zlib
@@ -31,7 +30,7 @@ from tfk8s import api, polling
 from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError
 from tfk8s.features.dashboard.looks import Looks
 from tfk8s.features.dashboard.topics import MAX_BROWSERS, Hub
-from tfk8s.sessions.cluster.socket_users import peer_users, tables
+from tfk8s.sessions.cluster.socket_users import is_own_client
 
 ADDRESS = "127.0.0.1"
 _HEADERS = {
@@ -149,8 +148,7 @@ class _OwnConnection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         port, peer = transport.get_extra_info("sockname")[1], transport.get_extra_info("peername")[1]
-        users = tables()
-        if users and peer_users(users, port).get(peer) not in (os.geteuid(), 0):
+        if not is_own_client(peer, port):
             transport.abort()
 
 

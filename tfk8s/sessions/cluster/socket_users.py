@@ -33,6 +33,11 @@ def peer_users(tables: str, port: int) -> dict[int, int]:
     return users
 
 
+def is_own_client(client: int, port: int) -> bool:
+    """Return whether this user, or root, is connected from a loopback port to ours; only Linux tells."""
+    return sys.platform != "linux" or peer_users(tables(), port).get(client) in (os.geteuid(), 0)
+
+
 def tables() -> str:
     """Return the kernel's tables of this machine's TCP sockets; "" if the system is not Linux."""
     texts = []

@@ -117,7 +117,7 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
 
 
 def test_connections_of_other_users_are_closed(page: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site, "peer_users", lambda *_: {})
+    monkeypatch.setattr(site, "is_own_client", lambda *_: False)
     with pytest.raises((ConnectionError, http.client.RemoteDisconnected)):
         get(page, f"/{TOKEN}/")
 
