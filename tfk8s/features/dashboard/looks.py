@@ -190,7 +190,7 @@ def _again(topic: Topic, pause: float, look: Produce) -> None:
             topic.send("gone", str(error))
         except Tfk8sError as error:
             topic.send("problem", str(error))
-        except Exception as error:
+        except Exception as error:  # an error of tfk8s itself must not end the curves without a word
             log.warning("the dashboard: %s: %s", topic.name, error, exc_info=True)
             topic.send("problem", f"this is a bug in tfk8s: {type(error).__name__}: {error}")
         if not topic.wait(pause):

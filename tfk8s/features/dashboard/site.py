@@ -14,7 +14,7 @@ import logging
 import socket
 import threading
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -51,8 +51,6 @@ _PAUSE = 15.0  # seconds after which a silent stream says that it lives
 _MOST_CONNECTIONS = 8 * MAX_BROWSERS
 _END_TIMEOUT = 2.0
 
-Serve = Callable[[Request], Awaitable[Response]]
-
 
 class Dashboard:
     """The page, on threads, in a `with`.
@@ -68,7 +66,7 @@ class Dashboard:
         self._port: int = listener.getsockname()[1]
         config = uvicorn.Config(
             self._guarded(self._app()), log_config=None, access_log=False, server_header=False, lifespan="off",
-            limit_concurrency=_MOST_CONNECTIONS, http=_OwnConnection,
+            limit_concurrency=_MOST_CONNECTIONS, http=_OwnConnection, ws="none",
         )  # fmt: skip
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
