@@ -55,7 +55,7 @@ def test_the_wheel_is_the_package_with_its_data(wheel):
         ]
     )
     assert "tfk8s/py.typed" in package
-    assert {Path(name).suffix for name in package} == {".py", ".typed"}
+    assert {Path(name).suffix for name in package} == {".py", ".typed", ".html", ".css", ".js"}  # the live page
 
 
 def test_the_source_archive_is_the_repository(tmp_path):
