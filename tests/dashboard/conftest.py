@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from job_files import job_file
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from tfk8s.backends.usage import Usage
 from tfk8s.core.events import Event
@@ -28,6 +28,7 @@ from tfk8s.testing import FakeBackend
 
 PICTURES = Path(__file__).parents[2] / "build" / "dashboard"
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">\x1b[2J"
+expect.set_options(timeout=20_000)  # milliseconds: a busy machine draws a thousand rows slowly
 
 
 class Training(FakeBackend):
