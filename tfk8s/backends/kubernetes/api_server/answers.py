@@ -28,7 +28,7 @@ def body(response: Response, *, clock: Clock = time.monotonic) -> bytes:
         content += block
         if len(content) > MAX_BODY or clock() > end:
             response.close()
-            raise _invalid(f"its answer does not end within {MAX_BODY >> 20} MiB and {MAX_SECONDS:.0f} s")
+            raise invalid(f"its answer does not end within {MAX_BODY >> 20} MiB and {MAX_SECONDS:.0f} s")
     return bytes(content)
 
 
@@ -44,27 +44,20 @@ def parse(data: bytes) -> Object:
     except RecursionError:
         answer = None
     if not isinstance(answer, dict):
-        raise _invalid("its answer is no object of Kubernetes")
+        raise invalid("its answer is no object of Kubernetes")
     return answer
 
 
-def parse_list(data: bytes) -> Object:
-    """Return a list of objects, which all have metadata, as `parse` does."""
-    answer = parse(data)
+def is_list(answer: Object) -> bool:
+    """Return whether an answer is a list of objects, which all have metadata."""
     items = answer.get("items")
-    if not isinstance(items, list) or not all(map(_has_metadata, [answer, *items])):
-        raise _invalid("its answer is no list of Kubernetes")
-    return answer
+    return isinstance(items, list) and all(map(_has_metadata, [answer, *items]))
 
 
-def endless() -> OSError:
-    """Return the error for a list whose pages have no end."""
-    return _invalid("its list does not end")
+def invalid(reason: str) -> OSError:
+    """Return the error for an answer that Kubernetes does not give."""
+    return OSError(errno.EBADMSG, reason)
 
 
 def _has_metadata(item: Any) -> bool:
     return isinstance(item, dict) and isinstance(item.get("metadata"), dict)
-
-
-def _invalid(reason: str) -> OSError:
-    return OSError(errno.EBADMSG, reason)

@@ -106,13 +106,15 @@ class Client:
         The list comes in pages, so that thousands of pods are no single response. Managed fields are left out: they are
         almost half of a pod. Without a query, and with a limit in the query, there is one request.
         """
-        if not query or "limit" in query:
-            return self.send("GET", path, query)
+        if not query:
+            return self.send("GET", path)
+        if "limit" in query:
+            return self._list(path, query)
         items: list[Object] = []
         page = {**query, "limit": PAGE_SIZE}
         for _ in range(_MAX_PAGES):
             try:
-                answer = self.send("GET", path, page)
+                answer = self._list(path, page)
             except errors.ApiError as error:
                 if error.code != HTTPStatus.GONE or not items:
                     raise
@@ -124,7 +126,14 @@ class Client:
             page["continue"] = answer["metadata"].get("continue", "")
             if not page["continue"]:
                 return {**answer, "items": items}
-        raise errors.unreachable(answers.endless(), self.context, self.url)
+        raise errors.unreachable(answers.invalid("its list does not end"), self.context, self.url)
+
+    def _list(self, path: str, query: Query) -> Object:
+        """Return a page of a list."""
+        answer = self.send("GET", path, query)
+        if not answers.is_list(answer):
+            raise errors.unreachable(answers.invalid("its answer is no list of Kubernetes"), self.context, self.url)
+        return answer
 
     def find(self, path: str) -> Object | None:
         """Return an object, or None if it does not exist."""
@@ -151,8 +160,7 @@ class Client:
         """
         request = Request(method=method, path=path, query=query, body=body, content_type=content_type)
         try:
-            parse = answers.parse_list if method == "GET" and query and "limit" in query else answers.parse
-            return self._send(request, lambda response: parse(answers.body(response)))
+            return self._send(request, lambda response: answers.parse(answers.body(response)))
         except errors.ApiError as error:
             if (method, error.code) == ("DELETE", 404):
                 return {}
@@ -170,7 +178,7 @@ class Client:
             if not token:
                 return
             page["continue"] = token
-        raise errors.unreachable(answers.endless(), self.context, self.url)
+        raise errors.unreachable(answers.invalid("its list does not end"), self.context, self.url)
 
     def apply(self, path: str, item: Object, *, dry_run: bool = False, force: bool = False) -> Object:
         """Apply an object by server-side apply; return the object that the API server has then.
