@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfk8s.backends.history.lines import append, read, tail, to_line
+from tfk8s.backends.history.lines import append, read, tail, to_line, unpack
 from tfk8s.backends.own_folder import open_file, read_file, require_own, unchecked_root
 from tfk8s.core import naming
 from tfk8s.core.history import entry
@@ -35,6 +35,7 @@ from tfk8s.log import log
 MAX_FACTS = 4 << 20  # bytes of an entry's facts; the end is written even so
 MAX_LOG = 1 << 20  # bytes of a log that are kept, the last ones
 LOG_LINES = 10_000
+_MAX_TIMELINE = 256 << 20  # bytes
 _MAX_EVENTS = 1 << 20
 _LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
@@ -186,6 +187,10 @@ class EntryFiles:
     def write_events(self, lines: Iterable[object]) -> None:
         """Keep events, each an object of plain data."""
         self._compress(Path("events.gz"), b"".join(to_line(line) + b"\n" for line in lines)[-_MAX_EVENTS:])
+
+    def read_timeline(self) -> bytes:
+        """Return the page of the timeline; errors as `lines.unpack`."""
+        return unpack(self.timeline, _MAX_TIMELINE)
 
     def keep_timeline(self, page: Path) -> None:
         """Keep a page, in place of an earlier one."""

@@ -37,26 +37,26 @@ def tail(path: Path, size: int) -> bytes:
 
 
 def read(path: Path, limit: int) -> Iterator[str]:
-    """Yield the lines of a file, of at most `limit` bytes; none of a file that is missing.
-
-    Raises:
-        OSError: the file is damaged, or is no regular file of this user.
-    """
+    """Yield the lines of a file, of at most `limit` bytes; none of a file that is missing; errors as `unpack`."""
     try:
-        content = _unpacked(read_file(path, 2 * limit), limit) if path.suffix == ".gz" else tail(path, limit)
+        content = unpack(path, limit) if path.suffix == ".gz" else tail(path, limit)
     except FileNotFoundError:
         return
-    except (EOFError, ValueError) as error:
-        raise OSError(errno.EIO, f"{path} is damaged: remove it") from error
     yield from content.decode(errors="replace").splitlines()
 
 
-def _unpacked(packed: bytes, limit: int) -> bytes:
+def unpack(path: Path, limit: int) -> bytes:
+    """Return the first `limit` bytes of what a file has compressed.
+
+    Raises:
+        OSError: the file is missing or damaged, or is no regular file of this user.
+    """
     import gzip
     import zlib
 
+    packed = read_file(path, 2 * limit)
     try:
         with gzip.open(io.BytesIO(packed)) as file:
             return file.read(limit)
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(str(error)) from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise OSError(errno.EIO, f"{path} is damaged: remove it") from error

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import gzip
 import importlib.util
 import logging
 import socket
 import threading
-import zlib
 from collections.abc import AsyncIterator, Iterator
 from http import HTTPStatus
 from pathlib import Path
@@ -46,7 +44,6 @@ _TIMELINE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"  # o
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _OWN = ("page.css", "page.js", "charts.js")
 _UPLOT = ("uPlot.iife.js", "uPlot.min.css")
-_MOST_OF_TIMELINE = 256 << 20  # bytes
 _PAUSE = 15.0  # seconds after which a silent stream says that it lives
 _MOST_CONNECTIONS = 8 * MAX_BROWSERS
 _END_TIMEOUT = 2.0
@@ -177,18 +174,19 @@ async def _timeline(request: Request) -> Response:
     """Return the timeline of an entry of the history, a page without scripts."""
     try:
         page = await asyncio.to_thread(_read_timeline, request.path_params["entry"])
-    except (Tfk8sError, OSError, EOFError, zlib.error) as error:
+    except FileNotFoundError:
+        return _refusal(HTTPStatus.NOT_FOUND, "the entry has no timeline")
+    except (Tfk8sError, OSError) as error:
         return _refusal(HTTPStatus.NOT_FOUND, str(error))
     return Response(page, media_type="text/html", headers={**_HEADERS, "Content-Security-Policy": _TIMELINE_POLICY})
 
 
 def _read_timeline(entry: str) -> bytes:
     past = api.past(entry)
-    path = past.read().timeline if past else ""
-    if not path:
-        raise InvalidInput("the entry has no timeline")
-    with gzip.open(path) as file:
-        return file.read(_MOST_OF_TIMELINE)
+    if past is None:
+        raise InvalidInput(f"the history has no entry {entry}")
+    page: bytes = past.files.read_timeline()
+    return page
 
 
 def _refusal(status: HTTPStatus, reason: str) -> Response:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import gzip
 import http.client
 import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from job_files import job_file
 
+from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.usage import Usage
 from tfk8s.core.events import Event
 from tfk8s.core.progress import StepProgress
@@ -101,7 +102,7 @@ def test_the_page_loads_nothing_from_elsewhere(page: Dashboard) -> None:
         ("/secret/stream?topic=cluster%20other%20mnist", "GET", {}, (404, "tfk8s: the dashboard has no such topic\n")),
         ("/secret/timeline/mnist@1", "GET", {}, (404, "tfk8s: the history has no entry mnist@1\n")),
         ("/secret/timeline/..%2Fpasswd", "GET", {}, (404, "Not Found")),
-        ("/secret/timeline/mnist", "GET", {}, (404, "tfk8s: the entry has no timeline\n")),
+        ("/secret/timeline/mnist", "GET", {}, (404, "tfk8s: the history has no entry mnist\n")),
     ],
 )
 def test_refusals(
@@ -175,19 +176,27 @@ def test_only_one_cluster_is_shown_if_one_is_named(backend: FakeBackend) -> None
         )  # fmt: skip
 
 
-def test_the_timeline_of_an_entry(page: Dashboard, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    path = tmp_path / "timeline.html.gz"
-    path.write_bytes(gzip.compress(b"<h1>steps</h1>"))
+@pytest.fixture
+def entry(state: Path) -> EntryFiles:
+    files = EntryFiles(state / "tfk8s" / ".history" / "mnist" / "1")
+    files.path.mkdir(parents=True)
+    (files.path / "facts.jsonl").write_text("{}")
+    return files
 
-    @dataclasses.dataclass
-    class Read:
-        timeline: str = str(path)
 
-        def read(self) -> Read:
-            return self
-
-    monkeypatch.setattr(site.api, "past", lambda _: Read())
+def test_the_timeline_of_an_entry(page: Dashboard, entry: EntryFiles, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("<h1>steps</h1>")
+    entry.keep_timeline(tmp_path / "page.html")
     connection, answer = ask(page, f"/{TOKEN}/timeline/mnist@1")
     assert answer.read() == b"<h1>steps</h1>"
     assert answer.headers["Content-Security-Policy"] == "default-src 'none'; style-src 'unsafe-inline'; sandbox"
     connection.close()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "link"])
+def test_a_timeline_that_is_no_file_is_refused(
+    page: Dashboard, entry: EntryFiles, make: Callable[[Path], None]
+) -> None:
+    make(entry.timeline)
+    status, text = get(page, f"/{TOKEN}/timeline/mnist@1")
+    assert (status, "remove it" in text) == (404, True), text
