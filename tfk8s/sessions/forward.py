@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import socket
 import sys
 import threading
@@ -22,7 +21,7 @@ from types import TracebackType
 from tfk8s.errors import InvalidInput, Tfk8sError
 from tfk8s.sessions.cluster.create_session import GetFields
 from tfk8s.sessions.cluster.elastic_requests import FillingStream
-from tfk8s.sessions.cluster.socket_users import peer_users, tables
+from tfk8s.sessions.cluster.socket_users import own_clients
 from tfk8s.sessions.http2_proxy import ProxiedConnection, stand_in
 
 _LOOPBACK = "127.0.0.1"
@@ -149,8 +148,8 @@ class Forward:
         """Begin to serve connections of this user; refuse others, which cost no thread and few looks at the tables."""
         left = dict(arrived)
         try:
-            users = peer_users(tables(), self.port)  # without a port whose socket is gone
-            own = [client for client, port in arrived if sys.platform != "linux" or users.get(port) == os.geteuid()]
+            users = own_clients((port for _, port in arrived), self.port)
+            own = [client for client, port in arrived if port in users]
             if len(own) < len(arrived):
                 self._say_refused(len(arrived) - len(own))
             for client in own:

@@ -269,7 +269,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> list[None]:
         looks.append(None)
         return dict.fromkeys(range(1 << 16), os.geteuid() + 1)
 
-    monkeypatch.setattr(forward, "peer_users", users)
+    monkeypatch.setattr(socket_users, "peer_users", users)
     return looks
 
 

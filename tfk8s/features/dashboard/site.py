@@ -28,7 +28,7 @@ from tfk8s import api, polling
 from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError
 from tfk8s.features.dashboard.looks import Looks
 from tfk8s.features.dashboard.topics import MAX_BROWSERS, Hub
-from tfk8s.sessions.cluster.socket_users import is_own_client
+from tfk8s.sessions.cluster.socket_users import own_clients
 
 ADDRESS = "127.0.0.1"
 _HEADERS = {
@@ -143,7 +143,7 @@ class _OwnConnection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         port, peer = transport.get_extra_info("sockname")[1], transport.get_extra_info("peername")[1]
-        if not is_own_client(peer, port):
+        if not own_clients([peer], port):
             transport.abort()
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from tfk8s.errors import InvalidInput
@@ -33,9 +34,12 @@ def peer_users(tables: str, port: int) -> dict[int, int]:
     return users
 
 
-def is_own_client(client: int, port: int) -> bool:
-    """Return whether this user, or root, is connected from a loopback port to ours; only Linux tells."""
-    return sys.platform != "linux" or peer_users(tables(), port).get(client) in (os.geteuid(), 0)
+def own_clients(clients: Iterable[int], port: int) -> set[int]:
+    """Return those loopback ports from which this user is connected to ours; all of them where nobody tells."""
+    if sys.platform != "linux":
+        return set(clients)
+    users = peer_users(tables(), port)  # without a port whose socket is gone
+    return {client for client in clients if users.get(client) == os.geteuid()}
 
 
 def tables() -> str:

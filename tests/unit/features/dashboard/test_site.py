@@ -16,6 +16,7 @@ from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.usage import Usage
 from tfk8s.core.events import Event
 from tfk8s.core.progress import StepProgress
+from tfk8s.core.status import Phase
 from tfk8s.features.dashboard import site
 from tfk8s.features.dashboard.looks import Looks
 from tfk8s.features.dashboard.site import Dashboard
@@ -118,7 +119,7 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
 
 
 def test_connections_of_other_users_are_closed(page: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site, "is_own_client", lambda *_: False)
+    monkeypatch.setattr(site, "own_clients", lambda *_: set())
     with pytest.raises((ConnectionError, http.client.RemoteDisconnected)):
         get(page, f"/{TOKEN}/")
 
@@ -129,6 +130,14 @@ def test_the_list_of_clusters(page: Dashboard, backend: FakeBackend) -> None:
     assert (cluster["source"], cluster["name"], cluster["phase"]) == ("local", "mnist", "Ready")
     assert (cluster["tasks"], cluster["ready"]) == (3, 3)
     assert found["history"] == []
+
+
+def test_the_list_says_why_all_tasks_wait(page: Dashboard, backend: FakeBackend) -> None:
+    for task in ("chief/0", "worker/0", "worker/1"):
+        wait = change(task, phase=Phase.PENDING, reason="waits in the queue, 2 are ahead")
+        backend.statuses["mnist"] = wait(backend.statuses["mnist"])
+    (cluster,) = stream(page, ["overview"], {"clusters local"})["clusters local"]["clusters"]
+    assert cluster["reason"] == "waits in the queue, 2 are ahead"
 
 
 def test_a_cluster(page: Dashboard, backend: FakeBackend) -> None:
