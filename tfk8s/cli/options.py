@@ -123,6 +123,9 @@ NameOrDefault = Annotated[
     str | None,
     _argument("NAME|FILE", "The cluster's name, or its job file; default: ./cluster.yaml.", completion.clusters),
 ]
+NameOrAll = Annotated[
+    str | None, _argument("NAME|FILE", "The cluster's name, or its job file; default: all.", completion.clusters)
+]
 TasksAndScripts = Annotated[
     list[str] | None,
     _argument(

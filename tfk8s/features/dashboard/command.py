@@ -5,24 +5,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Annotated
 
-import typer
-
-from tfk8s.cli import completion, options
+from tfk8s.cli import options
 from tfk8s.cli.browser import in_browser
 from tfk8s.cli.output import note, say
 from tfk8s.cli.signals import Once
 
 
 def dashboard(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME|FILE",
-            help="The cluster's name, or its job file; default: all clusters, of this machine and of Kubernetes.",
-            show_default=False,
-            autocompletion=completion.clusters,
-        ),
-    ] = None,
+    name: options.NameOrAll = None,
     port: Annotated[int, options.port_option("The page's port; default: a free one.")] = 0,
     no_browser: options.NoBrowser = False,
     local: options.Local = False,
@@ -31,8 +21,8 @@ def dashboard(
 ) -> None:
     """Open a live page of your clusters, until Ctrl-C.
 
-    Shows tasks, what they use, curves of their progress, logs, events, the history. The page can change nothing. Only
-    who has the printed address can open the page.
+    Shows tasks, what they use, curves of their progress, logs, events, the history: of this machine, and of the
+    current namespace of Kubernetes. The page can change nothing. Only who has the printed address can open the page.
 
     Examples:
         tfk8s dashboard

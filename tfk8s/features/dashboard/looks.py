@@ -97,11 +97,9 @@ def _has_timeline(entry: str) -> bool:
 
 def _summary(source: str, status: ClusterStatus) -> json_output.Document:
     """Return a cluster's row in the list."""
-    document = json_output.cluster(status)
-    kept = ("name", "location", "phase", "reason", "created", "cost", "requests")
     return {
-        "source": source, **{key: document[key] for key in kept}, "tasks": len(status.tasks), "ready": status.ready,
-        "scripts": status.running, "progress": str(status.progress or ""),
+        "source": source, "name": status.name, "location": status.location, "phase": status.phase,
+        "tasks": len(status.tasks), "ready": status.ready, "reason": status.reason or status.common_reason,
     }  # fmt: skip
 
 
@@ -121,14 +119,14 @@ class _ClusterLooks:
 
     def _send_statuses(self, topic: Topic) -> None:
         """Send each status that differs from the last, and the progress that it tells."""
-        last: json_output.Document = {}
+        self._status = None
         with self._backend.observer(self._name) as observer:
             while topic.is_wanted():
-                self._status = observer.status()
-                self._send_progress(topic, self._status)
-                if (document := json_output.cluster(self._status)) != last:
-                    topic.send("cluster", document)
-                    last = document
+                status = observer.status()
+                if status != self._status:
+                    self._send_progress(topic, status)
+                    topic.send("cluster", json_output.cluster(status))
+                    self._status = status
                 topic.wait(_STATUS_PAUSE)
 
     def _send_progress(self, topic: Topic, status: ClusterStatus) -> None:
@@ -141,12 +139,12 @@ class _ClusterLooks:
             self._steps.update(new)
 
     def _send_usage(self, topic: Topic) -> None:
-        while self._status is None:  # the first look comes soon
+        while (status := self._status) is None:  # the first look comes soon
             if not topic.wait(_STATUS_PAUSE / 4):
                 return
-        if self._status.suspended:
+        if status.suspended:
             return
-        found = self._backend.inside.usage(self._name, choose(self._status, ()))
+        found = self._backend.inside.usage(self._name, choose(status, ()))
         used = {usage.name: [getattr(usage, amount) for amount in _AMOUNTS] for usage in found}
         topic.send("usage", {"time": time.time(), "tasks": used})
 

@@ -62,11 +62,6 @@ class Topic:
             self._left_at = time.monotonic()
             return not self.has_ended
 
-    @property
-    def browsers(self) -> int:
-        """The number of browsers that show the topic."""
-        return len(self._browsers)
-
     def close(self) -> None:
         """Let the thread end."""
         self._closing.set()

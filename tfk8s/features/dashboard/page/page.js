@@ -134,6 +134,7 @@ function showClusters() {
     const small = element("small");
     small.append(phase(cluster.phase), ` ${cluster.ready}/${cluster.tasks} tasks, ${cluster.source === "local" ? "this machine" : cluster.location}`);
     link.append(small);
+    if (cluster.reason) link.append(element("small", cluster.reason));
     const item = element("li");
     item.append(link);
     return item;
