@@ -197,6 +197,29 @@ def test_other_people_are_refused(cluster: Container) -> None:
     assert "238" in cluster.run("tfk8s submit --local tutorial --tf1 examples/tutorial/two_tasks.py").splitlines()
 
 
+READ = """
+import http.client, sys, urllib.request
+try:
+    print(urllib.request.urlopen(sys.argv[1], timeout=20).status)
+except (OSError, http.client.HTTPException) as error:
+    print(type(error).__name__)
+"""
+
+
+def test_the_live_page_answers_its_user_alone(cluster: Container) -> None:
+    cluster.write("/tmp/read.py", READ)
+    with cluster.start("tfk8s dashboard --no-browser 2>&1 & echo $!; wait") as page:
+        assert page.stdout
+        process, url = (page.stdout.readline().strip() for _ in range(2))
+        streams = f"{url}stream?topic=overview"
+        assert [cluster.run(f"python3 /tmp/read.py '{one}'") for one in (url, streams)] == ["200\n"] * 2
+        other = cluster.run(f"/usr/bin/python3 /tmp/read.py {url}", ["--user=1234"])
+        assert other != "200\n"
+        cluster.run(f"kill -9 {process}")
+        page.communicate()
+    assert "200" not in cluster.run(f"python3 /tmp/read.py {url}")
+
+
 def test_a_closed_way_out_needs_a_network_of_its_own(container: Container) -> None:
     container.run(f"(cat {TUTORIAL}; echo 'network: {{allow_to: []}}') > /tmp/closed.yaml")
     refused = container.run("tfk8s up --local /tmp/closed.yaml", code=1)
