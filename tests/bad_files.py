@@ -246,6 +246,15 @@ TABLE = r"""
 = idle: 30m\njobs: {worker: ["a:1"]}\nmax_duration: 8h
   3:1+4 needs-tasks: "idle" has no effect on servers that already run [job "worker" has addresses] -> remove idle
   5:1+12 needs-tasks: "max_duration" has no effect on servers that already run [job "worker" has addresses] -> remove max_duration
+= metrics: {}\njobs: {worker: 1}
+  3:10+2 empty: metrics names nobody who may read them [expected from, or metrics: true]
+= metrics: yes\njobs: {worker: 1}
+  3:10+3 unclear: YAML parsers disagree on what "yes" means [expected true or false, or a mapping] -> write true
+= metrics: 9090\njobs: {worker: 1}
+  3:10+4 wrong-type: "metrics" can't be 9090 [expected true or false, or a mapping]
+= metrics: {from: [{}]}\njobs: {worker: ["a:1"]}
+  3:1+7 needs-tasks: "metrics" has no effect on servers that already run [job "worker" has addresses] -> remove metrics
+  3:18+2 bad-peer: this entry selects no pods and no addresses [expected namespace, pods or cidr]
 = jobs: {worker: {idle: 5}}
   3:17+4 unknown-key: there is no key "idle" here -> this key belongs at the top level, beside jobs
 = ttl: []\njobs: {worker: 1}

@@ -38,6 +38,7 @@ pod: {{hostAliases: [{{ip: 10.0.0.1, hostnames: [store]}}]}}
 network:
   allow_from: [{{pods: {{app: notebook}}}}, {{namespace: tools}}]
   allow_to: [{{cidr: 10.0.0.0/8, ports: [443]}}]
+metrics: {{from: [{{namespace: monitoring, pods: {{app: prometheus}}}}, {{cidr: 10.1.0.0/16}}]}}
 security: {{user: 12345, group: 12345, service_account: me}}
 ttl: 60
 max_duration: 8h
@@ -92,6 +93,7 @@ max_duration: 8h
 idle: 30m
 grace: 45s
 queue: gold
+metrics: true
 pod: {hostAliases: [{ip: 10.0.0.1, hostnames: [store]}]}
 run: {success: worker/1, restart_on: never, max_restarts: 7, restart_scope: task, timeout: 2h}
 jobs:

@@ -57,7 +57,7 @@ NAVIGATION = {
         *("docs/sessions", "docs/entries", "docs/tensorflow2", "docs/strategy", "docs/programs", "docs/parallel"),
         *("docs/libraries", "docs/python", "docs/testing"),
     ],
-    "Look": ["docs/dashboard", "docs/history", "docs/timeline", "docs/tensorboard", "docs/notebooks"],
+    "Look": ["docs/dashboard", "docs/metrics", "docs/history", "docs/timeline", "docs/tensorboard", "docs/notebooks"],
     "Run it for others": ["docs/security", "docs/gke", "docs/helm", "docs/images"],
     "Come from": ["docs/tfjob", "docs/distribute", "docs/terminals"],
     "Examples": sorted(f"examples/{path.parent.name}/README" for path in ROOT.glob("examples/*/README.md")),

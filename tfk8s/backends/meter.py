@@ -1,8 +1,7 @@
-"""A program that measures what a container or processes use: `meter [PID]...`.
+"""A program that measures what its container uses.
 
-`tfk8s top` runs this file beside the processes. Without process ids, it reads the control group of its container
-(versions 1 and 2, docs.kernel.org/admin-guide) and the network of the pod; else each process with its descendants, from
-/proc. `nvidia-smi`, where there is one, tells of GPUs.
+`tfk8s top` runs this file beside the processes, and a task's metrics use its functions. It reads the control group
+(versions 1 and 2, docs.kernel.org/admin-guide) and the network of the pod. `nvidia-smi` tells of GPUs.
 
 Standard library only, and nothing of tfk8s: the text of this file is sent to containers that may lack the file.
 """
@@ -11,20 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 INTERVAL = 1.0  # between the two looks, in seconds
-_PROC, _GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+PROC, _GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _UNLIMITED = 1 << 60  # version 1 writes a number near 2^63
 _SMI = "nvidia-smi"
 _SMI_TIMEOUT = 5.0
-_MEBIBYTE = 1 << 20
+MEBIBYTE = 1 << 20
 
 Usage = dict[str, Any]
 
@@ -74,7 +71,7 @@ def memory_limit(groups: Path = _GROUPS) -> float | None:
     return None if limit is None or limit >= _UNLIMITED else limit
 
 
-def network(proc: Path = _PROC) -> tuple[int, int]:
+def network(proc: Path = PROC) -> tuple[int, int]:
     """Return the bytes that all interfaces but loopback have received and sent so far (proc_pid_net(5))."""
     received = sent = 0
     with contextlib.suppress(OSError):
@@ -86,32 +83,7 @@ def network(proc: Path = _PROC) -> tuple[int, int]:
     return received, sent
 
 
-def processes(proc: Path = _PROC) -> dict[int, tuple[int, float]]:
-    """Return the parent and the CPU seconds of each process that this user sees (proc_pid_stat(5))."""
-    found, ticks = {}, os.sysconf("SC_CLK_TCK")
-    for folder in proc.glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # the process has ended
-            fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            found[int(folder.name)] = int(fields[1]), (int(fields[11]) + int(fields[12])) / ticks
-    return found
-
-
-def descendants(pid: int, found: Mapping[int, tuple[int, float]]) -> list[int]:
-    """Return a process and those below."""
-    tree = [pid] if pid in found else []
-    for one in tree:  # grows
-        tree += [other for other, (parent, _) in found.items() if parent == one]
-    return tree
-
-
-def resident(pid: int, proc: Path = _PROC) -> int:
-    """Return the resident memory of a process in bytes; 0 if the process has ended."""
-    with contextlib.suppress(OSError, IndexError):
-        return int((proc / str(pid) / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return 0
-
-
-def _smi(query: str) -> list[list[float]]:
+def smi(query: str) -> list[list[float]]:
     """Return the numbers that nvidia-smi prints, a list for each line; none without GPUs."""
     command = [_SMI, query, "--format=csv,noheader,nounits"]
     try:
@@ -119,6 +91,14 @@ def _smi(query: str) -> list[list[float]]:
         return [[float(word) for word in line.split(",")] for line in ended.stdout.splitlines()]
     except (OSError, subprocess.SubprocessError, ValueError):
         return []
+
+
+def gpus() -> Usage:
+    """Return the memory and the busy share of the GPUs that the container sees; empty without GPUs."""
+    if not (found := smi("--query-gpu=memory.used,memory.total,utilization.gpu")):
+        return {}
+    used, total, busy = (sum(column) for column in zip(*found, strict=True))
+    return {"gpu_memory": used * MEBIBYTE, "gpu_memory_limit": total * MEBIBYTE, "gpu": busy / 100 / len(found)}
 
 
 def of_container() -> list[Usage]:
@@ -131,31 +111,8 @@ def of_container() -> list[Usage]:
         "pid": 0, "cpu": (cpu_seconds() - seconds) / elapsed, "cpu_limit": cpu_limit(), "memory": memory(),
         "memory_limit": memory_limit(), "received": received, "sent": sent,
     }  # fmt: skip
-    if gpus := _smi("--query-gpu=memory.used,memory.total,utilization.gpu"):
-        used, total, busy = (sum(column) for column in zip(*gpus, strict=True))
-        found |= {
-            "gpu_memory": used * _MEBIBYTE, "gpu_memory_limit": total * _MEBIBYTE, "gpu": busy / 100 / len(gpus)
-        }  # fmt: skip
-    return [found]
-
-
-def of_processes(pids: Sequence[int]) -> list[Usage]:
-    """Look at processes twice; return what each uses with those below."""
-    began, early = time.monotonic(), processes()
-    time.sleep(INTERVAL)
-    elapsed, late = time.monotonic() - began, processes()
-    gpus = _smi("--query-compute-apps=pid,used_memory")
-    found = []
-    for pid in pids:
-        tree = descendants(pid, late)
-        seconds = sum(late[one][1] - early.get(one, (0, 0.0))[1] for one in tree)
-        usage: Usage = {"pid": pid, "cpu": seconds / elapsed, "memory": sum(map(resident, tree))}
-        if held := [amount for owner, amount in gpus if int(owner) in tree]:
-            usage["gpu_memory"] = sum(held) * _MEBIBYTE
-        found.append(usage)
-    return found
+    return [found | gpus()]
 
 
 if __name__ == "__main__":
-    chosen = [int(word) for word in sys.argv[1:]]
-    sys.stdout.write(json.dumps(of_processes(chosen) if chosen else of_container()) + "\n")
+    sys.stdout.write(json.dumps(of_container()) + "\n")

@@ -10,6 +10,7 @@
     TFK8S_PRELOAD       render/pods                       task/server                 modules to import first
     TFK8S_GPUS          render/pods, local/               task/, status                GPUs that TensorFlow must see
     TFK8S_ACTIVITY_PORT render/pods                       task/                       the port of the list of clients
+    TFK8S_METRICS_PORT  render/pods                       task/                       the port of metrics
     TFK8S_MAX_DURATION  render/lifetime                   task/lifetime               max_duration in seconds
     TFK8S_IDLE          render/lifetime, render/warm_job  task/lifetime, warm/        idle in seconds
     TFK8S_SUSPEND       render/lifetime                   task/lifetime               the same until a suspension
@@ -38,6 +39,7 @@
                         program_job
     TFK8S_TRACE         features/timeline                 sessions/runner             interval and file of `--trace`
     TFK8S_PROGRESS      local/, warm/script_relay         training/progress           the file for `tfk8s.progress`
+                        features/metrics
     TFK8S_PORTS         local/                            programs/                   other ports of tasks, as JSON
     TFK8S_FOLDERS       core/environment                  training/paths              folders of volumes, as JSON
     TFK8S_WAY_OUT       local/way_out                     programs/, sessions/runner  why the network is closed

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfk8s.core import naming, roles
 from tfk8s.core.job_file.keys import key
-from tfk8s.core.job_file.mappings import Env, IdleLimits, Network, Security, Topology
+from tfk8s.core.job_file.mappings import Env, IdleLimits, Metrics, Network, Security, Topology
 from tfk8s.core.lifetime import Limits
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.quantity import Quantity
@@ -183,11 +183,9 @@ class JobFile:
         "LABEL", "The Kubernetes namespace. If absent, the namespace of the kubeconfig context.", "training"
     )
     port: int = key(
-        "PORT",
-        "The port of every task on Kubernetes, and of the first task on this machine.",
-        2222,
+        "PORT", "The port of every task on Kubernetes, and of the first task on this machine.", 2222,
         default=DEFAULT_PORT,
-    )
+    )  # fmt: skip
     env: Env = key("ENV", "Environment variables of every task.", {"TF_CPP_MIN_LOG_LEVEL": "1"}, default={})
     labels: Mapping[str, str] = key(
         "POD_LABELS", "Labels of all pods, those of scripts too.", {"team": "ads"}, default={}
@@ -209,6 +207,10 @@ class JobFile:
         "NODES", "The names of nodes that no pod of the cluster may use.", ["gpu-node-7"], default=()
     )
     network: Network = key("NETWORK", "The allowed connections.", default=Network())
+    metrics: Metrics | None = key(
+        "METRICS", "Serve the metrics of each task to Prometheus, on a port of its own. On Kubernetes only.",
+        True, {"from": [{"namespace": "monitoring"}]},
+    )  # fmt: skip
     security: Security = key("SECURITY", "The user, group and ServiceAccount of the pods.", default=Security())
     ttl: int = key(
         "DURATION", "The time for which a finished script of `tfk8s submit` is kept, with its log.", "2h", 600,
@@ -224,16 +226,13 @@ class JobFile:
         "IDLE",
         "The time without a session and a session script after which the cluster is removed. Or a mapping with that "
         "time as `remove`, and with the time after which the cluster is suspended.",
-        "30m",
-        {"suspend": "30m", "remove": "7d"},
-    )
+        "30m", {"suspend": "30m", "remove": "7d"},
+    )  # fmt: skip
     grace: int | None = key(
         "DURATION",
         "The time that programs and scripts have to save after SIGTERM. If absent, programs have 2 seconds, and "
-        "scripts end 15 seconds after Ctrl-C.",
-        "30s",
-        30,
-    )
+        "scripts end 15 seconds after Ctrl-C.", "30s", 30,
+    )  # fmt: skip
     drain: str = key(
         "DRAIN",
         "What drains of nodes may do to the master and the ps, whose variables a restart loses. block forbids their "

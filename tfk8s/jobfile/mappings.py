@@ -216,5 +216,40 @@ def _peers(kind: type[mappings.Source]) -> Struct:
 
 
 SOURCE, DESTINATION = _peers(mappings.Source), _peers(mappings.Destination)
+
+
+def _names_readers(metrics: Values) -> None:
+    if not metrics:
+        raise Invalid("empty", "metrics names nobody who may read them", "expected from, or metrics: true")
+
+
+METRICS_MAPPING = struct(
+    mappings.Metrics, {"SOURCES": List(SOURCE, minimum=1)}, rule=_names_readers, rule_schema={"minProperties": 1}
+)
+
+
+class _Metrics(Container):
+    """The two forms of `metrics`: a boolean, or a mapping."""
+
+    accepts = (bool, dict)
+    expected = f"{types.BOOLEAN.expected}, or a mapping"
+    json_schema: dict[str, Any] = {  # noqa: RUF012 - nobody changes it
+        "type": ["boolean", "object"],
+        "if": {"type": "object"},
+        "then": METRICS_MAPPING.json_schema,
+    }
+
+    def read_entries(self, form: Any, path: Path, validator: Validator, /) -> Any:
+        """Return the mapping; None for false."""
+        if isinstance(form, bool):
+            return mappings.Metrics() if form else None
+        return METRICS_MAPPING.read_entries(form, path, validator)
+
+    def suggest(self, value: object, text: str, /) -> str | None:
+        """Return advice to write the boolean."""
+        return types.BOOLEAN.suggest(value, text)
+
+
+METRICS = _Metrics()
 NETWORK = struct(mappings.Network, {"SOURCES": List(SOURCE), "DESTINATIONS": OptionalList(DESTINATION)})
 SECURITY = struct(mappings.Security)

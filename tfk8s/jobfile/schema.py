@@ -11,7 +11,18 @@ from tfk8s.core import spec
 from tfk8s.jobfile import pod, types
 from tfk8s.jobfile.declared import struct
 from tfk8s.jobfile.document import Path
-from tfk8s.jobfile.mappings import ENV_VALUE, IDLE, NETWORK, PROGRAM, RUN, SCRIPT, SECURITY, TOLERATION, TOPOLOGY
+from tfk8s.jobfile.mappings import (
+    ENV_VALUE,
+    IDLE,
+    METRICS,
+    NETWORK,
+    PROGRAM,
+    RUN,
+    SCRIPT,
+    SECURITY,
+    TOLERATION,
+    TOPOLOGY,
+)
 from tfk8s.jobfile.types import DEFINITIONS, Choice
 from tfk8s.jobfile.validation import Container, Key, List, Map, Validator
 from tfk8s.jobfile.volumes import VOLUME
@@ -82,6 +93,7 @@ JOB_FILE = struct(
         "SECRETS": List(types.NAME, unique=""),
         "NODES": List(types.NAME, maximum=_MAX_AVOIDED, unique=""),
         "NETWORK": NETWORK,
+        "METRICS": METRICS,
         "SECURITY": SECURITY,
         "SCRIPT": SCRIPT,
         "RUN": RUN,

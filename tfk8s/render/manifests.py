@@ -122,10 +122,7 @@ def _master_service(job_file: JobFile) -> Object:
     port = pods.port(job_file, job_file.job(job_file.master))
     return new_object("Service", "v1", naming.master_service(job_file.name), job_file.name) | {
         "spec": {
-            "selector": {
-                **selector(job_file.name),
-                "statefulset.kubernetes.io/pod-name": pods.master_pod(job_file),
-            },
+            "selector": selector(job_file.name) | {"statefulset.kubernetes.io/pod-name": pods.master_pod(job_file)},
             "ports": [{"name": "grpc", "port": port, "targetPort": port}],
         }
     }
@@ -242,6 +239,7 @@ def _network_policy(job_file: JobFile) -> Object:
     def ports() -> list[Object]:
         return [port_rule(number) for number in pods.ports(job_file)]
 
+    readers = job_file.metrics.readers if job_file.metrics else ()
     scripts = script_ports(pods.port(job_file, job_file.job(job_file.master)))
     of_scripts = {**port_rule(scripts.start), "endPort": scripts.stop - 1}
     # NCCL connects the GPUs of a strategy's replicas, and listens on ports that the kernel chooses.
@@ -252,6 +250,7 @@ def _network_policy(job_file: JobFile) -> Object:
         "ingress": [
             {"from": [cluster()], **copy.deepcopy(own_ports)},
             *({"from": [_peer(peer)], "ports": ports()} for peer in job_file.network.allow_from),
+            *({"from": [_peer(peer)], "ports": [port_rule(pods.metrics_port(job_file))]} for peer in readers),
         ],
     }
     # Policies add up: a rule that allows every destination would also open what an administrator's policy closes.

@@ -30,6 +30,7 @@ _BOTH = (
 )  # fmt: skip
 _TASK = (
     *_BOTH, "task/data/*.py", "task/programs/*.py",
+    "backends/__init__.py", "backends/meter.py", "features/__init__.py", "features/metrics/*.py",  # what measures tasks
     # what `tfk8s.session` needs in a program
     "sessions/cluster/__init__.py", "sessions/cluster/elastic.py", "sessions/cluster/elastic_sessions.py",
     "sessions/cluster/placement.py", "sessions/cluster/questions.py", "sessions/cluster/reset.py",

@@ -40,6 +40,7 @@ POD_GRACE = 5  # of servers, and of programs and scripts without `grace`
 _DIGITS = 9  # of a time that Kubernetes takes
 _OF_PROCESS_1 = 3
 
+METRICS_PORT = "tfk8s-metrics"  # the name of the port
 POD_INDEX = "apps.kubernetes.io/pod-index"  # the label of a StatefulSet's pods since Kubernetes 1.28
 
 
@@ -106,10 +107,19 @@ def ports(job_file: JobFile) -> list[int]:
 
 def activity_port(job_file: JobFile) -> int:
     """Return the port where tasks tell who is connected to them; no container names it as its own."""
+    return next(_free_ports(job_file))
+
+
+def metrics_port(job_file: JobFile) -> int:
+    """Return the port where tasks serve their metrics, the next one that no container of the job file names."""
+    return next(itertools.islice(_free_ports(job_file), 1, None))
+
+
+def _free_ports(job_file: JobFile) -> Iterator[int]:
     highest = max(ports(job_file))
     used = {*ports(job_file), *_additional_ports(job_file)}
     candidates = itertools.chain(range(highest + 1, MAX_PORT + 1), range(highest - 1, 0, -1))
-    return next(number for number in candidates if number not in used)
+    return (number for number in candidates if number not in used)
 
 
 def _additional_ports(job_file: JobFile) -> Iterator[int]:
@@ -124,7 +134,7 @@ def _container(job_file: JobFile, job: Job) -> Object:
         "name": naming.SERVER_CONTAINER,
         "image": job.image or job_file.image,
         "env": list(_environment(job_file, job)),
-        "ports": [{"name": "grpc", "containerPort": port(job_file, job)}],
+        "ports": [{"name": "grpc", "containerPort": port(job_file, job)}, *_metrics_ports(job_file)],
         "resources": resources(job, job_file.queue),
         "securityContext": container_security(),
         "volumeMounts": list(pod_volumes.mounts(job_file, job)),
@@ -136,6 +146,11 @@ def _container(job_file: JobFile, job: Job) -> Object:
         container["workingDir"] = program_job.WORK_FOLDER
         container["volumeMounts"] += program_job.mounts()
     return container
+
+
+def _metrics_ports(job_file: JobFile) -> Iterator[Object]:
+    if job_file.metrics:
+        yield {"name": METRICS_PORT, "containerPort": metrics_port(job_file)}
 
 
 def _probes() -> Object:
@@ -201,6 +216,8 @@ def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
     yield {"name": "TFK8S_INDEX", "valueFrom": _field(f"metadata.labels['{index}']")}
     if job.required_gpus:
         yield {"name": "TFK8S_GPUS", "value": str(job.required_gpus)}
+    if job_file.metrics:
+        yield {"name": "TFK8S_METRICS_PORT", "value": str(metrics_port(job_file))}
     if job.program:
         yield from ({"name": name, "value": value} for name, value in program_job.variables(job_file, job))
         return

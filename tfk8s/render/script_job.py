@@ -35,7 +35,7 @@ FIELDS = "script"  # the key of the job file with the resources of scripts
 _PYTHON = ("python3", "-m")
 COMMAND = (*_PYTHON, "tfk8s.sessions.pod.entrypoint")
 TENSORBOARD_COMMAND = (*_PYTHON, "tfk8s.sessions.pod.tensorboard")
-_TASK_VARIABLES = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD", "TFK8S_ACTIVITY_PORT")
+_TASK_VARIABLES = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD", "TFK8S_ACTIVITY_PORT", "TFK8S_METRICS_PORT")
 _HIDDEN_GPUS = pods.gpu_environment(Job(name="none"))
 _DEFAULTS = {
     ("HOME", pod_volumes.SCRATCH_FOLDER), *_HIDDEN_GPUS.items(), *pods.gpu_environment(Job(name="any", gpus=1)).items(),

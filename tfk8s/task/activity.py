@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-_ESTABLISHED = "01"
+ESTABLISHED, LISTENING = "01", "0A"  # states of connections
 _LOOK_INTERVAL = 1.0
 # Kubelet's probes connect for less than a millisecond. A connection counts if two looks see it.
 _MIN_AGE = 0.5
@@ -49,11 +49,11 @@ def read_tables(names: Iterable[str] = ("tcp", "tcp6")) -> str:
     return "".join(texts)
 
 
-def connections(tables: str) -> Iterator[Connection]:
-    """Yield the established connections of `read_tables`."""
+def connections(tables: str, state: str = ESTABLISHED) -> Iterator[Connection]:
+    """Yield the connections of `read_tables` in a state, by default the established ones."""
     for line in tables.splitlines():
         fields = line.split()
-        if len(fields) > 9 and fields[3] == _ESTABLISHED:
+        if len(fields) > 9 and fields[3] == state:
             yield Connection(*address(fields[1]), *address(fields[2]), int(fields[9]))
 
 
@@ -96,15 +96,20 @@ def serve(port: int, server_port: int) -> None:
         port: the port to answer on.
         server_port: the port of the task's server.
     """
-    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
     clients, pause = Clients(server_port), threading.Event()
-    with socket.create_server(("", port), family=family, dualstack_ipv6=family == socket.AF_INET6) as listener:
+    with listen(port) as listener:
         listener.settimeout(_LOOK_INTERVAL)
         while True:
             try:
                 _answer_next(listener, clients)
             except OSError:  # the asker is gone, or the process has too many open files
                 pause.wait(_RETRY_INTERVAL)
+
+
+def listen(port: int) -> socket.socket:
+    """Return a socket that listens on every interface."""
+    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    return socket.create_server(("", port), family=family, dualstack_ipv6=family == socket.AF_INET6)
 
 
 def _answer_next(listener: socket.socket, clients: Clients) -> None:

@@ -239,6 +239,8 @@ def run(options: ServerOptions, start: Callable[[TaskConfig, Sequence[str]], str
     stop = threading.Thread(target=_exit_on_signal, daemon=True)
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     stop.start()
+    if "TFK8S_METRICS_PORT" in os.environ:
+        importlib.import_module("tfk8s.features.metrics.pod").start(config.port).write(True)
     try:
         lines = start(config, options.preload)
     except ServerError as error:

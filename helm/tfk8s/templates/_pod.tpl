@@ -28,7 +28,7 @@ containers:
       {{- range $settings.program }}{{ $command = append $command (replace "$" "$$" .) }}{{ end }}{{ end }}
     command: {{ include "tfk8s.json" $command | nindent 6 }}
     env: {{- include "tfk8s.env" . | indent 6 }}
-    ports: [{name: grpc, containerPort: {{ $job.port }}}]
+    ports: [{name: grpc, containerPort: {{ $job.port }}}{{ if (index . 1).readers }}, {name: tfk8s-metrics, containerPort: {{ (index . 1).metricsPort }}}{{ end }}]
     resources:
       requests: {{ merge (dict) (include "tfk8s.storage" (list $ "128Mi") | fromJson) $amounts | toJson }}
       {{- $limits := include "tfk8s.storage" (list $ "4Gi") | fromJson }}{{ if $settings.cpu }}{{ $_ := set $limits "cpu" (lt (float64 $cpu) $core | ternary "1" $job.cpu) }}{{ end }}{{ if $settings.memory }}{{ $_ := set $limits "memory" $job.memory }}{{ end }}{{ if $job.gpus }}{{ $_ := set $limits $job.gpu (toString $job.gpus) }}{{ end }}{{ with $limits }}{{ printf "\n      limits: %s" (toJson .) }}{{ end }}
@@ -101,7 +101,7 @@ volumes:
 {{- if (index . 1).programs }}{{ printf "\n- {name: TFK8S_JOBS, value: %q}" (index . 1).spec }}{{ end }}
 - {name: TFK8S_PORT, value: "{{ ternary (index . 1).port $job.port (gt (len (index . 1).programs) 0) }}"}{{ with (index . 1).dispatcher }}{{ printf "\n- {name: TFK8S_DATA_SERVICE, value: \"grpc://%s\"}" . }}{{ end }}
 - {name: TFK8S_JOB, value: {{ quote $job.name }}}
-- {name: TFK8S_INDEX, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "metadata.labels['{{ ternary "batch.kubernetes.io/job-completion-index" "apps.kubernetes.io/pod-index" (hasKey $job.settings "program") }}']"}}}{{ if and $job.gpus (not $job.settings.gpus_optional) (not $job.settings.kind) }}{{ printf "\n- {name: TFK8S_GPUS, value: %q}" (toString $job.gpus) }}{{ end }}
+- {name: TFK8S_INDEX, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "metadata.labels['{{ ternary "batch.kubernetes.io/job-completion-index" "apps.kubernetes.io/pod-index" (hasKey $job.settings "program") }}']"}}}{{ if and $job.gpus (not $job.settings.gpus_optional) (not $job.settings.kind) }}{{ printf "\n- {name: TFK8S_GPUS, value: %q}" (toString $job.gpus) }}{{ end }}{{ if (index . 1).readers }}{{ printf "\n- {name: TFK8S_METRICS_PORT, value: \"%d\"}" (int (index . 1).metricsPort) }}{{ end }}
 {{- if $job.settings.program }}{{ if (index . 1).target }}{{ with first (index . 1).jobs }}
 - {name: TFK8S_TARGET, value: "grpc://{{ .set }}-0.{{ $.Values.name }}.$(TFK8S_NAMESPACE).svc:{{ .port }}"}{{ end }}{{ end }}
 - {name: TFK8S_VERDICT, value: /dev/termination-log}{{ with $.Values.grace }}{{ printf "\n- {name: TFK8S_GRACE, value: %q}" (include "tfk8s.seconds" .) }}{{ end }}{{ if $job.settings.tf1 }}{{ printf "\n- {name: TFK8S_TF1, value: \"1\"}" }}{{ end }}{{ else }}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tfk8s.backends import meter
+from tfk8s.backends.local.supervision import process_meter
 
 V1 = {
     "cpuacct/cpuacct.usage": "2500000000\n", "cpu/cpu.cfs_quota_us": "150000\n", "cpu/cpu.cfs_period_us": "100000\n",
@@ -62,12 +63,12 @@ def test_processes_count_with_those_below(tmp_path: Path) -> None:
     ticks = os.sysconf("SC_CLK_TCK")
     lines = {7: (1, ticks), 8: (7, 2 * ticks), 9: (8, 0), 10: (1, 0)}
     stats = {f"{pid}/stat": f"{pid} (a b) S {parent} {'0 ' * 9}{time} 0 0" for pid, (parent, time) in lines.items()}
-    found = meter.processes(write(tmp_path, {**stats, "9/statm": "100 3 0"}))
+    found = process_meter.processes(write(tmp_path, {**stats, "9/statm": "100 3 0"}))
     assert found[8] == (7, 2.0)
-    assert meter.descendants(7, found) == [7, 8, 9]
-    assert meter.descendants(99, found) == []
-    assert meter.resident(9, tmp_path) == 3 * os.sysconf("SC_PAGE_SIZE")
-    assert meter.resident(99, tmp_path) == 0
+    assert process_meter.descendants(7, found) == [7, 8, 9]
+    assert process_meter.descendants(99, found) == []
+    assert process_meter.resident(9, tmp_path) == 3 * os.sysconf("SC_PAGE_SIZE")
+    assert process_meter.resident(99, tmp_path) == 0
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_gpus_of_a_container(smi: Path) -> None:
 @pytest.mark.programs
 def test_gpus_of_processes(smi: Path) -> None:
     smi.write_text(f"{os.getpid()}, 64\n1, 32\n{os.getpid()}, 1\n")
-    (own, gone) = meter.of_processes([os.getpid(), 2**22 + 1])
+    (own, gone) = process_meter.of_processes([os.getpid(), 2**22 + 1])
     assert own["gpu_memory"] == 65 << 20
     assert own["memory"] > 1 << 20
     assert (gone["cpu"], gone["memory"], "gpu_memory" in gone) == (0, 0, False)

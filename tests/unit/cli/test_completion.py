@@ -81,7 +81,7 @@ WORDS = [
     ("tfk8s submit --local mnist --without ", ["chief/0", "worker/0", "worker/1"]),
     ("tfk8s scale --local mnist ", ["chief=", "worker="]),
     ("tfk8s render nope.yaml --task ", []),
-    ("tfk8s render x.yaml --format ", ["cluster-spec", "tf-config", "flags", "env"]),
+    ("tfk8s render x.yaml --format ", ["cluster-spec", "tf-config", "flags", "env", "podmonitor"]),
     ("tfk8s up ", []),
     ("tfk8s submit --local mnist ", []),
     ("tfk8s submit mnist --t", ["--tf1", "--trace", "--trace-every", "--timeout"]),

@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 from fakes.command_line import Run
 from tfjobs import TFJOB
 
@@ -153,6 +154,17 @@ def test_render_unpacks_files_alone(run: Run, folder: Path, options: list[str]) 
     assert not (folder / "files").exists()
 
 
+def test_render_of_a_pod_monitor(run: Run, folder: Path) -> None:
+    command = ("render", "mnist.yaml", "--format", "podmonitor", "--namespace", "team")
+    code, out, err = run(*command, "--set", "metrics=true")
+    made = yaml.safe_load(out)
+    assert (code, err, made["kind"], made["metadata"]["namespace"]) == (0, "", "PodMonitor", "team")
+    without = 'error: the tasks of "mnist" serve no metrics\n  = help: add metrics: true to the job file\n'
+    assert run(*command) == (2, "", without)
+    code, out, err = run(*command, "--task", "worker/1")
+    assert (code, out, "is for the whole cluster" in err) == (2, "", True)
+
+
 def test_render_of_flags(run: Run) -> None:
     assert run("render", "mnist.yaml", "--local", "--task", "/job:worker/task:1", "--format", "flags")[1] == (
         "--cluster_spec=chief|localhost:2222,worker|localhost:2223;localhost:2224 --job_name=worker --task_id=1\n"
@@ -209,7 +221,7 @@ def test_only_an_evaluator_has_the_evaluator_in_tf_config(run: Run, folder: Path
             ("--task", "worker/1", "--format", "xml"),
             (
                 "error: Invalid value for '--format': \"xml\" is not a format; use cluster-spec, tf-config, "
-                "flags, env\n"
+                "flags, env, podmonitor\n"
                 "  = help: tfk8s render --help\n"
             ),
         ),

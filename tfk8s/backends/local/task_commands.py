@@ -74,7 +74,7 @@ def read_stacks(folder: Folder, record: Record, chosen: Sequence[str]) -> list[S
 
 def read_usage(folder: Folder, record: Record, chosen: Sequence[str]) -> list[Usage]:
     """Return what tasks and scripts use; see `Backend.usage`. Errors as of `read_stacks`."""
-    pids, answers = _ask(folder, record, chosen, "tfk8s.backends.meter")
+    pids, answers = _ask(folder, record, chosen, "tfk8s.backends.local.supervision.process_meter")
     return [usage.parse(name, answers, pids.get(name) or -1) for name in chosen]
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from tfk8s.core.job_file.keys import key
 
+PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}  # the label by the Prometheus Operator, and by Prometheus' chart
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvSource:
@@ -94,6 +96,23 @@ class Network:
         [{"cidr": "0.0.0.0/0", "except": ["169.254.169.254/32"], "ports": [443]}],
         [],
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """The clients that may read the metrics of tasks."""
+
+    from_: tuple[Source, ...] = key(
+        "SOURCES",
+        "The clients. If absent, the pods of Prometheus in the namespace of the cluster.",
+        [{"namespace": "monitoring", "pods": {"app.kubernetes.io/name": "prometheus"}}],
+        default=(),
+    )
+
+    @property
+    def readers(self) -> tuple[Source, ...]:
+        """The clients, also if the job file names none."""
+        return self.from_ or (Source(pods=PROMETHEUS),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

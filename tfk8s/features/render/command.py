@@ -17,14 +17,15 @@ from tfk8s.core import addresses, cluster_spec, environment, task_names
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.errors import InvalidInput
 from tfk8s.features.render.unpack import unpack
-from tfk8s.render import rbac, yaml
+from tfk8s.render import metrics, rbac, yaml
 
 _FORMATS = ("cluster-spec", "tf-config", "flags", "env")  # of a task's configuration
+_POD_MONITOR = "podmonitor"  # of the whole cluster
 
 
 def _format(text: str | None) -> str | None:
-    if text is not None and text not in _FORMATS:
-        raise typer.BadParameter(f'"{text}" is not a format; use {", ".join(_FORMATS)}')
+    if text is not None and text not in (*_FORMATS, _POD_MONITOR):
+        raise typer.BadParameter(f'"{text}" is not a format; use {", ".join((*_FORMATS, _POD_MONITOR))}')
     return text
 
 
@@ -45,8 +46,8 @@ def render(
             "--format",
             metavar="FORMAT",
             callback=_format,
-            help=f"With --task, one of {', '.join(_FORMATS)}; default: tf-config.",
-            autocompletion=completion.one_of(*_FORMATS),
+            help=f"With --task, one of {', '.join(_FORMATS)}; default: tf-config. Without, {_POD_MONITOR}.",
+            autocompletion=completion.one_of(*_FORMATS, _POD_MONITOR),
         ),
     ] = None,
     files: Annotated[
@@ -63,11 +64,14 @@ def render(
     Prints the objects as YAML, as `up` applies them. With --task, prints addresses of pods. With --local, prints
     addresses on this machine. Addresses in the job file replace both.
 
+    With --format podmonitor, prints the object by which the Prometheus Operator finds the metrics of the tasks.
+
     Tasks run the files in tfk8s.zip, which is in the ConfigMap. With --files, writes them into a folder, to be read.
 
     Examples:
         tfk8s render cluster.yaml | kubectl apply -f -
         tfk8s render cluster.yaml --files tfk8s-files
+        tfk8s render cluster.yaml --set metrics=true --format podmonitor | kubectl apply -f -
         tfk8s render cluster.yaml --task worker/1
         tfk8s render --local cluster.yaml --task worker/1 --format flags
     """
@@ -75,6 +79,11 @@ def render(
     on_this_machine = BackendOptions(local or None, namespace=namespace).is_local(os.environ)
     if files is not None:
         _unpack(files, is_alone=not (task or form or on_this_machine))
+        return
+    if form == _POD_MONITOR:
+        if task or on_this_machine:
+            raise InvalidInput(f"--format {form} is for the whole cluster, on Kubernetes: leave --task and --local out")
+        say(yaml.dump([metrics.pod_monitor(job_file, namespace)]).rstrip("\n"))
         return
     if task is None and form is not None:
         raise InvalidInput(

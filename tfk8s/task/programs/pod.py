@@ -11,11 +11,12 @@ command to 128 KiB (MAX_ARG_STRLEN, execve(2)). Standard library only: this file
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -71,13 +72,15 @@ class ProgramRuns:
         policy: the restarts.
         environment: variables for the program, besides those of this process.
         unanswered: the servers that do not answer, which get a line each.
+        note: takes whether the program runs, at its starts and its ends.
     """
 
     def __init__(
-        self, name: str, words: Sequence[str], policy: RunPolicy, environment: Mapping[str, str], unanswered: Unanswered
-    ) -> None:
+        self, name: str, words: Sequence[str], policy: RunPolicy, environment: Mapping[str, str],
+        unanswered: Unanswered, note: Callable[[bool], None],
+    ) -> None:  # fmt: skip
         self._name, self._words, self._policy, self._environment = name, words, policy, environment
-        self._unanswered = unanswered
+        self._unanswered, self._note = unanswered, note
         self.restarts = 0
         self.terminated = False
         self._child = 0
@@ -107,6 +110,7 @@ class ProgramRuns:
     def _run_once(self) -> int:
         """Start the program, and return its exit code when it has ended."""
         self._wanted_again, self._kill_at, self._started = False, None, time.monotonic()
+        self._note(True)
         self._child = os.fork()
         if not self._child:
             _become(self._words, self._environment)
@@ -115,6 +119,7 @@ class ProgramRuns:
             self._take(number.si_signo if number else 0)  # even if the program has ended: it is not to run again
             if (code := self._reap()) is not None:
                 self._end_group()
+                self._note(False)
                 return code
             for line in self._unanswered.look():
                 _say(line)
@@ -198,6 +203,10 @@ def _become(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     command.become(words)
 
 
+def _forget(_runs: bool) -> None:
+    """Note nothing: nobody reads metrics."""
+
+
 def _say(text: str) -> None:
     print(f"tfk8s: {text}", file=sys.stderr, flush=True)
 
@@ -215,10 +224,17 @@ def main(arguments: Sequence[str]) -> int:
         archive.unpack(Path(path))
     name = naming.task(environment["TFK8S_JOB"], int(environment["TFK8S_INDEX"]))
     policy = RunPolicy(restart_on=parse_restart_word(restart_on), max_restarts=int(max_restarts))
-    addresses = [address for tasks in derive_cluster(environment).values() for address in tasks.values()]
-    unanswered = Unanswered({int(address.rpartition(":")[2]) for address in addresses})
-    own = variables(environment)
-    runs = ProgramRuns(name, expand(words, {**environment, **own}), policy, own, unanswered)
+    ports = {
+        naming.task(job, index): int(address.rpartition(":")[2])
+        for job, addresses in derive_cluster(environment).items()
+        for index, address in addresses.items()
+    }
+    unanswered = Unanswered(set(ports.values()))
+    own, note = variables(environment), _forget
+    if "TFK8S_METRICS_PORT" in environment:
+        notes = importlib.import_module("tfk8s.features.metrics.pod").start(ports[name], "program")
+        own["TFK8S_PROGRESS"], note = str(notes.progress), notes.write
+    runs = ProgramRuns(name, expand(words, {**environment, **own}), policy, own, unanswered, note)
     code = runs.run()
     if runs.terminated:
         return 128 + signal.SIGTERM

@@ -1,0 +1,1 @@
+"""The metrics of each task for Prometheus."""
