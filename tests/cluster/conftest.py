@@ -9,12 +9,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from kube_api import KubeApi
-from on_cluster import left, make_job_file
+from on_cluster import IMAGE, left, make_job_file
 
+from tfk8s import polling
+from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.backends.kubernetes.nodes import scheduling
 from tfk8s.cluster.readiness import wait_until_ready
+from tfk8s.core.job_file.mappings import Security
 from tfk8s.core.spec import JobFile
+from tfk8s.render import pods
 
 # Where the tests run in a shell's background, SIGINT is ignored, and would be in all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -69,6 +73,34 @@ def up(backend: KubernetesBackend, client: KubeApi, namespace: str) -> Iterator[
     for name in dict.fromkeys(made):
         if left(client, namespace, name):
             backend.delete(name)
+
+
+@pytest.fixture
+def visit(client: KubeApi) -> Iterator[Callable[..., str]]:
+    """Runs a program in a pod that is no part of a cluster; returns what the program has printed."""
+    made = []
+
+    def visit(namespace: str, labels: dict[str, str], program: str, *arguments: str) -> str:
+        name = f"visitor-{secrets.token_hex(3)}"
+        container = {
+            "name": "visitor", "image": IMAGE, "command": ["python3", "-u", "-c", program, *arguments],
+            "securityContext": pods.container_security(),
+        }  # fmt: skip
+        security = pods.pod_security(Security())
+        body = {
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
+            "spec": {"securityContext": security, "containers": [container], "restartPolicy": "Never"},
+        }  # fmt: skip
+        client.send("POST", paths.collection("Pod", namespace), body=body)
+        made.append(paths.path(body, namespace))
+        polling.wait_until(
+            lambda: client.get(made[-1])["status"]["phase"] in ("Succeeded", "Failed"), "the visitor to end", 180
+        )
+        return client.text(f"{made[-1]}/log")
+
+    yield visit
+    for path in made:
+        client.send("DELETE", path, {"gracePeriodSeconds": 0})
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
 """Only the cluster's own pods can connect to a task's port."""
 
-import time
 from collections.abc import Callable
 
 import pytest
-from on_cluster import IMAGE, devices, make_job, make_job_file
+from on_cluster import devices, make_job, make_job_file
 
-from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.core.job_file.mappings import Network, Source
 from tfk8s.render import manifests, pod_volumes
@@ -25,35 +23,13 @@ for _ in range(20):
 
 
 @pytest.fixture
-def ask(client) -> Callable[..., str]:
+def ask(visit) -> Callable[..., str]:
     """Runs a pod that tries to reach an address; returns the last thing that it saw."""
-    made = []
 
     def ask(namespace: str, address: str, labels: dict[str, str]) -> str:
-        name = f"visitor-{len(made)}-{time.monotonic_ns() % 10**6}"
-        (stateful_set,) = [
-            one for one in manifests.render(make_job_file(name), b"")
-            if one["kind"] == "StatefulSet"
-        ]  # fmt: skip
-        spec = stateful_set["spec"]["template"]["spec"]
-        container = {
-            "name": "visitor", "image": IMAGE, "command": ["python3", "-u", "-c", ASK, address],
-            "securityContext": spec["containers"][0]["securityContext"],
-        }  # fmt: skip
-        body = {
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
-            "spec": {"securityContext": spec["securityContext"], "containers": [container], "restartPolicy": "Never"},
-        }  # fmt: skip
-        client.send("POST", paths.collection("Pod", namespace), body=body)
-        made.append(paths.path(body, namespace))
-        polling.wait_until(
-            lambda: client.get(made[-1])["status"]["phase"] in ("Succeeded", "Failed"), "the visitor to end", 180
-        )
-        return client.text(f"{made[-1]}/log").splitlines()[-1]
+        return visit(namespace, labels, ASK, address).splitlines()[-1]
 
-    yield ask
-    for path in made:
-        client.send("DELETE", path, {"gracePeriodSeconds": 0})
+    return ask
 
 
 @pytest.fixture
