@@ -81,12 +81,12 @@ def test_a_missing_kubeconfig() -> None:
     )
 
 
-def test_a_kubeconfig_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", "/nonexistent")
+def test_a_kubeconfig_that_the_environment_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none")
     with pytest.raises(InvalidInput) as caught:
         choose(BackendOptions())
     assert str(caught.value) == (
-        'no Kubernetes cluster is configured: KUBECONFIG names "/nonexistent", which does not exist'
+        f'no Kubernetes cluster is configured: KUBECONFIG names "{tmp_path}/none", which does not exist'
     )
 
 
