@@ -11,7 +11,7 @@ SERIES = from importlib.metadata import version; print(version("tensorflow-cpu")
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
-.PHONY: demo test unit test-training test-faults test-cluster-faults reliability test-chart test-foreign \
+.PHONY: demo test unit test-training test-faults test-cluster-faults reliability test-chart promtool test-foreign \
 	test-foreign-whole test-cluster test-dashboard test-kueue test-gang test-karpenter test-versions \
 	test-libraries test-kubernetes-versions test-keras test-entries fuzz check update lock site pictures bench \
 	chart push-chart release-inputs release release-images sign clean
@@ -131,6 +131,7 @@ push-chart: chart   ## pushes the chart to an OCI registry: make push-chart REGI
 # checksum database of Go has; a program that is installed works as well: COSIGN=cosign SYFT=syft.
 COSIGN = go run github.com/sigstore/cosign/v2/cmd/cosign@v2.6.5
 SYFT = go run github.com/anchore/syft/cmd/syft@v1.57.1
+PROMTOOL = go run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 IMAGES = cpu gpu server
 
 release-inputs:
@@ -141,8 +142,13 @@ release-inputs:
 	@grep -q '^## $(VERSION)' CHANGELOG.md || { echo 'CHANGELOG.md does not mention $(VERSION)'; exit 1; }
 	@test -z "$$(git status --porcelain)" || { echo 'not committed:'; git status --short; exit 1; }
 
+promtool: .venv/dev ## checks the text of the metrics as Prometheus does; Go
+	$(BIN)/python -c 'from tfk8s.features.metrics.pod import NUMBERS, text; \
+		print(text({"task": "a/0"}, "Ready", {name: 1 for name, *_ in NUMBERS}, {"loss": "1"}), end="")' \
+		| $(PROMTOOL) check metrics
+
 release: release-inputs .venv/dev   ## BASE_IMAGE=python@sha256:… KEY=cosign.key; builds and signs a release in dist/
-	$(MAKE) check test
+	$(MAKE) check test promtool
 	$(PIP) --editable '.[release]'
 	rm -rf dist build
 	$(BIN)/python -m build --outdir dist

@@ -91,6 +91,14 @@ def test_chart_makes_a_gang_where_the_server_has_pod_groups(folder, more, is_gan
     assert made == of_render(f"{HEAD}{GANG}{more}\n{'gang: true' if is_gang else ''}\n")
 
 
+def test_chart_brings_the_board_only_if_asked(folder):
+    (folder / "job.yaml").write_text(f"{HEAD}jobs: {{a: 1}}")
+    assert ("ConfigMap", "mnist-board") not in by_name(template(folder / "job.yaml"))
+    board = by_name(template(folder / "job.yaml", "--set", "global.grafanaBoard=true"))["ConfigMap", "mnist-board"]
+    assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(board["data"]["tfk8s.json"]) == json.loads((CHART / "board.json").read_text())
+
+
 def test_chart_makes_no_gang_of_jobs_with_different_priorities(folder):
     (folder / "job.yaml").write_text(f"{HEAD}jobs: {{a: 1, b: {{priority_class: high}}}}")
     assert ("PodGroup", "mnist") not in by_name(template(folder / "job.yaml", *POD_GROUPS))
