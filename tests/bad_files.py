@@ -484,6 +484,12 @@ TABLE = r"""
   3:142+6 reserved-name: "server" is a container of tfk8s [expected another name]
   3:178+8 reserved-key: "hostPort" is not allowed here [the pods meet the pod security standard `restricted`]
   3:202+8 reserved-name: "lifetime" is a container of tfk8s [expected another name]
+= pod: {containers: [{name: a, startupProbe: {httpGet: {port: 80, host: h}}, lifecycle: {preStop: {tcpSocket: {host: h}}}}, {name: server, livenessProbe: {httpGet: {host: h}}}], initContainers: [{name: b, readinessProbe: {tcpSocket: {host: h}}, lifecycle: {postStart: {httpGet: {host: h}}}}]}\njobs: {worker: 1}
+  3:65+4 reserved-key: "host" is not allowed here [the pods meet the pod security standard `restricted`]
+  3:110+4 reserved-key: "host" is not allowed here [the pods meet the pod security standard `restricted`]
+  3:164+4 reserved-key: "host" is not allowed here [the pods meet the pod security standard `restricted`]
+  3:233+4 reserved-key: "host" is not allowed here [the pods meet the pod security standard `restricted`]
+  3:278+4 reserved-key: "host" is not allowed here [the pods meet the pod security standard `restricted`]
 = pod: {containers: [{name: server, resources: {limits: {cpu: x, rdma/hca: 1}, requests: {cpu: -1, memory: 0.5}}}]}\njobs: {worker: 1}
   3:61+1 bad-quantity: "x" is not a quantity [expected a Kubernetes quantity, such as 2, 500m or 4Gi]
   3:94+2 bad-quantity: "-1" is not a quantity [expected a Kubernetes quantity, such as 2, 500m or 4Gi]

@@ -109,6 +109,25 @@ _MOUNT = OpenStruct(
     "A mounted volume of the server, with the keys that it has in a pod's spec.",
     {"mountPath": Key(types.MOUNT_PATH, "The path at which the server mounts the volume.", "/model", required=True)},
 )
+_REQUEST = OpenStruct("Request", "A connection to the container.", {}, reserved={"host": RESTRICTED})
+_REQUESTS = {
+    "httpGet": Key(_REQUEST, "A request by HTTP.", {"port": 8080}),
+    "tcpSocket": Key(_REQUEST, "A connection by TCP.", {"port": 8080}),
+}
+_PROBE = OpenStruct("Probe", "A probe, with the keys that it has in a pod's spec.", _REQUESTS)
+_HOOK = OpenStruct("Hook", "A lifecycle hook, with the keys that it has in a pod's spec.", _REQUESTS)
+_LIFECYCLE = OpenStruct(
+    "Lifecycle",
+    "What happens at a container's start and end, with the keys that it has in a pod's spec.",
+    {
+        "postStart": Key(_HOOK, "The hook after the start.", {"httpGet": {"port": 8080}}),
+        "preStop": Key(_HOOK, "The hook before the end.", {"httpGet": {"port": 8080}}),
+    },
+)
+_LIVENESS = {
+    "livenessProbe": Key(_PROBE, "The probe whose failure restarts the container.", {"httpGet": {"port": 8080}}),
+    "lifecycle": Key(_LIFECYCLE, "The hooks of the container.", {"preStop": {"httpGet": {"port": 8080}}}),
+}
 SERVER_CONTAINER = OpenStruct(
     "ServerContainer",
     "The container of a task's server.",
@@ -120,6 +139,7 @@ SERVER_CONTAINER = OpenStruct(
         ),
         "resources": Key(RESOURCES, "The resources, besides those that have fields."),
         "securityContext": Key(CONTAINER_SECURITY, "The container's security."),
+        **_LIVENESS,
     },
     reserved={
         "image": "write image as a key of the job",
@@ -146,6 +166,9 @@ SIDECAR = OpenStruct(
         "ports": Key(List(_PORT), "The ports.", [{"containerPort": 9100}]),
         "resources": Key(RESOURCES, "The container's resources."),
         "securityContext": Key(CONTAINER_SECURITY, "The container's security."),
+        "readinessProbe": Key(_PROBE, "The probe whose failure makes the pod unready.", {"httpGet": {"port": 8080}}),
+        "startupProbe": Key(_PROBE, "The probe before the others.", {"httpGet": {"port": 8080}}),
+        **_LIVENESS,
     },
 )
 
