@@ -12,6 +12,7 @@ from tfk8s.cli.output import line, note, paint
 from tfk8s.errors import JobFileError, Tfk8sError
 
 BUG = 70  # EX_SOFTWARE of sysexits.h
+_NO_THREAD = "can't start new thread"  # Python's words for any reason of the system
 
 
 class Description(NamedTuple):
@@ -55,6 +56,9 @@ def describe(error: Exception) -> Description:
     if isinstance(error, OSError):
         message = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
         return Description("system", message, None, 1)
+    if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+        message = "the system starts no more threads: a limit of processes or of memory is reached"
+        return Description("system", message, "ulimit -u and ulimit -v show the limits", 1)
     if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("tfk8s"):
         message = f"tfk8s is not fully installed for {sys.executable}: {error}"
         return Description("not-installed", message, "pip install tfk8s", 1)

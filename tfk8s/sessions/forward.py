@@ -236,7 +236,7 @@ def listen(port: int, *, shared: bool = False) -> socket.socket:
     """Return a socket that listens on a loopback port; 0 is any free port.
 
     Raises:
-        InvalidInput: the port is in use, or not allowed.
+        InvalidInput: the port is in use, or not allowed, or the machine has no address 127.0.0.1.
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -249,7 +249,11 @@ def listen(port: int, *, shared: bool = False) -> socket.socket:
         listener.listen(_BACKLOG)
     except (OSError, OverflowError) as error:
         listener.close()
-        in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        reason = "is in use" if in_use else f"can't be listened on: {getattr(error, 'strerror', None) or error}"
+        number = error.errno if isinstance(error, OSError) else None
+        if number == errno.EADDRNOTAVAIL:  # where loopback has IPv6 alone, or is down
+            message = f"this machine has no address {_LOOPBACK} to listen on"
+            raise InvalidInput(message, help=f"ip address add {_LOOPBACK}/8 dev lo; ip link set lo up") from error
+        problem = f"can't be listened on: {getattr(error, 'strerror', None) or error}"
+        reason = "is in use" if number == errno.EADDRINUSE else problem
         raise InvalidInput(f"port {port} {reason}", help="choose another port, or leave the port out") from error
     return listener

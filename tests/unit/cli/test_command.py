@@ -314,6 +314,14 @@ def test_a_missing_package_is_no_bug(capsys: pytest.CaptureFixture[str]) -> None
     )
 
 
+def test_a_limit_of_threads_is_no_bug(capsys: pytest.CaptureFixture[str]) -> None:
+    assert error_report.report(RuntimeError("can't start new thread")) == 1
+    assert capsys.readouterr().err == (
+        "error: the system starts no more threads: a limit of processes or of memory is reached\n"
+        "  = help: ulimit -u and ulimit -v show the limits\n"
+    )
+
+
 def test_ctrl_c(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     def observe(name: str) -> None:
         raise KeyboardInterrupt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import queue
 import socket
@@ -250,6 +251,18 @@ def test_invalid_port_is_refused(servers: Servers) -> None:
     with pytest.raises(InvalidInput) as caught:
         Forward(servers.dial, 70000)
     assert str(caught.value) == "port 70000 can't be listened on: bind(): port must be 0-65535."
+
+
+def test_a_machine_without_the_address_is_named(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    class WithoutAddress(socket.socket):
+        def bind(self, _: object) -> None:
+            raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+
+    monkeypatch.setattr(socket, "socket", WithoutAddress)
+    with pytest.raises(InvalidInput) as caught:
+        Forward(servers.dial)
+    assert str(caught.value) == "this machine has no address 127.0.0.1 to listen on"
+    assert caught.value.help == "ip address add 127.0.0.1/8 dev lo; ip link set lo up"
 
 
 def test_connection_of_another_user_is_refused(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
