@@ -8,7 +8,7 @@ import sys
 import traceback
 from typing import NamedTuple
 
-from tfk8s.cli.output import line, note, paint
+from tfk8s.cli.output import line, note, paint, without_colours
 from tfk8s.errors import JobFileError, Tfk8sError
 
 BUG = 70  # EX_SOFTWARE of sysexits.h
@@ -74,5 +74,5 @@ def place(error: Exception) -> str:
 
 
 def _print(message: str, advice: str | None) -> None:
-    headline = f"{paint('error:', '1;31', sys.stderr)} {message}"
-    note(f"{headline}\n  = help: {advice}" if advice else headline)
+    headline = f"{paint('error:', '1;31', sys.stderr)} {without_colours(message)}"
+    note(f"{headline}\n  = help: {without_colours(advice)}" if advice else headline)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 
-from tfk8s.cli.output import note
+from tfk8s.cli.output import note, without_colours
 from tfk8s.log import log
 
 
@@ -16,7 +16,7 @@ class LogHandler(logging.Handler):
         """Print a message."""
         prefix = "tfk8s: " if record.levelno >= logging.WARNING else ""
         with contextlib.suppress(OSError):  # the terminal is gone
-            note(f"{prefix}{record.getMessage()}")
+            note(f"{prefix}{without_colours(record.getMessage())}")
 
 
 def install() -> None:

@@ -56,7 +56,12 @@ def visible(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Return a text of others in one line: a second line would look like a row or a message of tfk8s."""
-    return text.replace("\n", " ")
+    return without_colours(text).replace("\n", " ")
+
+
+def without_colours(text: str) -> str:
+    """Return a text of others with its escape characters shown: `visible` lets their colours pass as own ones."""
+    return text.replace("\x1b", "^[")
 
 
 def _shown(character: str) -> str:

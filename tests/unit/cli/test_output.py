@@ -34,6 +34,16 @@ def test_lines_of_scripts_stay_as_they_are(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr() == (f"{HOSTILE}\n", f"{HOSTILE}\n")
 
 
+def test_colours_of_others_show(capsys: pytest.CaptureFixture[str]) -> None:
+    fake = "\x1b[1;31merror:\x1b[0m run this"
+    output.say(output.table(("REASON",), [(fake,)]))
+    report(ClusterError(fake, help=fake))
+    LogHandler().emit(logging.makeLogRecord({"msg": fake, "levelno": logging.WARNING}))
+    out, err = capsys.readouterr()
+    assert "\x1b" not in out + err
+    assert out == "REASON\n^[[1;31merror:^[[0m run this\n"
+
+
 def test_own_colours_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "has_colours", lambda _: True)
     codes = {*output._COLOURS.values(), *output._PREFIXES, "1;31"}
