@@ -1,7 +1,4 @@
-"""Rows about a task whose pod answers as a hostile program does, in place of its server.
-
-Somebody's program listens beside the server, and the pod's network leads new connections there.
-"""
+"""Rows about a task whose pod answers as a hostile program does, in place of its server or of its Python."""
 
 from __future__ import annotations
 
@@ -14,7 +11,8 @@ from harness.row import VERDICT, Row
 from rows import removals
 
 TASK, PORT = "ps/0", 9999
-# Sends the same bytes to everybody, for as long as the peer takes them.
+# Sends the same bytes to everybody, for as long as the peer takes them. It listens beside the server, and the pod's
+# network leads new connections to it.
 _SERVER = """
 import socket, sys, threading
 def serve(stream):
@@ -35,6 +33,14 @@ SENDS = {
     "empty frames without an end": bytes(9), "frames of 16 MiB": b"\xff\xff\xff" + bytes(6), "no HTTP/2": b"\xff" * 100,
 }  # fmt: skip
 
+# Commands in the pod find this in place of its Python.
+_ENDLESS_ERRORS = """
+nsenter --target $1 --mount sh -ec '
+    printf "#!/bin/sh\\nexec yes no end >&2\\n" >/tmp/python3
+    chmod 755 /tmp/python3
+    mount --bind /tmp/python3 "$(readlink -f "$(command -v python3)")"'
+"""
+
 
 def hostile(data: bytes, *words: str) -> Callable[[KubeEnvironment], Ended]:
     """Run `submit` with these flags once the pod of the task sends these bytes."""
@@ -52,7 +58,20 @@ def hostile(data: bytes, *words: str) -> Callable[[KubeEnvironment], Ended]:
     return run
 
 
+def endless_errors(environment: KubeEnvironment) -> Ended:
+    """Run `stacks` once the pod of the task has a Python that writes errors without an end."""
+    name = environment.cluster()
+    process = environment.process(TASK)
+    environment.at_end(lambda: removals.delete(TASK, **NOW)(environment))
+    node.run(process.node, _ENDLESS_ERRORS, process.id)
+    return environment.start("stacks", name, TASK.partition("/")[0]).end(PATIENCE)
+
+
 def rows() -> Iterator[Row]:
+    yield Row(
+        fault=f"python3 in the pod of {TASK} writes errors without an end", when="before `stacks`",
+        run=endless_errors, words=(TASK, "does not end"), limit=4 * VERDICT,
+    )  # fmt: skip
     for number, (what, data) in enumerate(SENDS.items()):
         for flags in ((), ("--here",)):
             yield Row(
