@@ -10,6 +10,9 @@ from harness import report
 from harness.command import Ended
 from harness.row import Row
 from own_state import own_state
+from rows import kube, local
+
+TABLES = {"local": local.ROWS, "kind": [*kube.ROWS, *kube.ON_KIND]}
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +33,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if name := session.config.getoption("--reliability"):
         path = Path(name)
         before = path.read_text() if path.exists() else ""
-        path.write_text(report.page(session.config.stash[report.FOUND], before))
+        path.write_text(report.page(session.config.stash[report.FOUND], before, TABLES))
 
 
 @pytest.fixture

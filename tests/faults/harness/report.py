@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -42,24 +42,37 @@ take longer.
 """
 
 
-def page(found: Sequence[Found], before: str) -> str:
+def page(found: Sequence[Found], before: str, tables: Mapping[str, Sequence[Row]]) -> str:
     """Return the page; the entries are in the order of the tables.
 
     Args:
-        found: the results of this run, which may be for one place only.
-        before: the page so far, which keeps its entries for other places.
+        found: the results of this run, which may be for some rows only.
+        before: the page so far, which keeps its entries for other rows.
+        tables: all rows of each place.
     """
     sections = dict(re.findall(r"^## (.*)\n\n((?:(?!## ).*\n)*)", before, re.MULTILINE))
+    parts = []
     for place, title in _TITLES.items():
-        if entries := [_entry(row, ended) for row, where, ended in found if where == place]:
-            sections[title] = "".join(entries)
-    written = (f"\n## {title}\n\n{sections[title].rstrip()}\n" for title in _TITLES.values() if title in sections)
-    return _HEAD + "".join(written)
+        entries = _entries(sections.get(title, ""))
+        entries |= {_key(row): _entry(row, ended) for row, where, ended in found if where == place}
+        chosen = [entries[key] for row in tables[place] if (key := _key(row)) in entries]
+        parts += [f"\n## {title}\n\n{''.join(chosen)}"] if chosen else []
+    return _HEAD + "".join(parts)
+
+
+def _key(row: Row) -> str:
+    return f"{row.fault}, {row.when}"
+
+
+def _entries(section: str) -> dict[str, str]:
+    """Return the entries of a section of the page, by their rows."""
+    entries = re.findall(r"^- (?:(?!- ).*\n?)+", section, re.MULTILINE)
+    return {" ".join(entry[2:].split()).partition(": exit code ")[0]: f"{entry.rstrip()}\n" for entry in entries}
 
 
 def _entry(row: Row, ended: Ended) -> str:
     left = "" if row.left == USABLE else f"; leaves {row.left}"
-    headline = f"{row.fault}, {row.when}: exit code {ended.code} after {ended.seconds:.1f} s{left}"
+    headline = f"{_key(row)}: exit code {ended.code} after {ended.seconds:.1f} s{left}"
     return _wrapped(headline, "- ", "  ") + _wrapped(_message(row, ended), "  > ", "  > ")
 
 
