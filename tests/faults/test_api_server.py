@@ -283,11 +283,14 @@ BREAKS: dict[str, Fault] = {
 
 
 def put(server: ApiServer, name: str, phase: str) -> None:
-    server.put(f"{PODS}/{name}", {"metadata": {"name": name, "labels": {"a": "session-script"}}, "status": phase})
+    server.put(
+        f"{PODS}/{name}", {"metadata": {"name": name, "labels": {"a": "session-script"}}, "status": {"phase": phase}}
+    )
 
 
 def told(change: ObjectChange) -> str:
-    return f"{change.object['metadata']['name']} {'gone, was ' if change.deleted else ''}{change.object['status']}"
+    item = change.object
+    return f"{item['metadata']['name']} {'gone, was ' if change.deleted else ''}{item['status']['phase']}"
 
 
 @pytest.mark.parametrize("fault", BREAKS, indirect=True)

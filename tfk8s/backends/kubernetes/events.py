@@ -41,7 +41,7 @@ def _begin(client: Client, cluster: DeployedCluster) -> str:
     config_map = {"kind": "ConfigMap", "metadata": {"name": cluster.name}}
     with contextlib.suppress(ApiError):  # not everybody may read ConfigMaps
         if found := client.find(paths.path(config_map, cluster.namespace)):
-            return str(found["metadata"]["creationTimestamp"])
+            return str(found["metadata"].get("creationTimestamp", ""))
     return min(str(item["metadata"]["creationTimestamp"]) for item in cluster.workloads.values())
 
 
@@ -50,10 +50,10 @@ def _of_cluster(cluster: DeployedCluster, begin: str, events: list[Object]) -> I
     workloads = cluster.workloads.items()
     jobs = {component: containers.template_variables(item)["TFK8S_JOB"] for component, item in workloads}
     for event in events:
-        subject = event["involvedObject"]
+        subject = event.get("involvedObject", {})
         if event["metadata"]["creationTimestamp"] < begin or is_part_of_start(event):
             continue
-        if about := find_subject(subject["kind"], subject.get("name", ""), cluster.name, jobs):
+        if about := find_subject(subject.get("kind", ""), subject.get("name", ""), cluster.name, jobs):
             yield parse_event(event, about)
 
 

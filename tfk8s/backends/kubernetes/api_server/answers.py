@@ -7,6 +7,7 @@ import json
 import time
 from typing import Any
 
+from tfk8s.backends.kubernetes.api_server import shapes
 from tfk8s.backends.kubernetes.api_server.transport import Response
 from tfk8s.polling import Clock
 from tfk8s.render.pods import Object
@@ -37,7 +38,7 @@ def parse(data: bytes) -> Object:
 
     Raises:
         ValueError: it was cut off.
-        OSError: there is no object.
+        OSError: there is no object, or one with fields of other types than those of Kubernetes.
     """
     try:
         answer = json.loads(data)
@@ -45,6 +46,12 @@ def parse(data: bytes) -> Object:
         answer = None
     if not isinstance(answer, dict):
         raise invalid("its answer is no object of Kubernetes")
+    if answer.get("kind") != "Status":
+        items = answer.get("items")
+        stored = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+        problems = (shapes.problem(answer), *(shapes.problem(item, is_stored=True) for item in stored))
+        if path := next(filter(None, problems), ""):
+            raise invalid(f"the field {path} in its answer has no value of Kubernetes")
     return answer
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 from tfk8s import polling
+from tfk8s.backends.kubernetes.api_server import shapes
 from tfk8s.backends.kubernetes.api_server.client import Client, Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.errors import BackendUnreachable
@@ -122,6 +123,8 @@ class Reflector:
             self._version = ""
             return None
         self._version = item["metadata"]["resourceVersion"]
+        if kind != "BOOKMARK" and (path := shapes.problem(item, is_stored=True)):
+            raise ValueError(f"the field {path} of a change has no value of Kubernetes")
         if kind == "BOOKMARK":
             return None
         if kind == "DELETED":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.core.naming import CONTAINERS
 from tfk8s.core.output import reason
+from tfk8s.errors import ClusterError
 from tfk8s.render.pods import Object
 
 # The reasons of containers that wait for volumes, images or init containers.
@@ -13,9 +14,15 @@ _NO_LOG = "unable to retrieve container logs for "  # kubelet's answer, in place
 
 
 def spec(pod: Object) -> Object:
-    """Return the container in a pod's spec."""
-    container: Object = next(item for item in pod["spec"]["containers"] if item["name"] in CONTAINERS)
-    return container
+    """Return the container in a pod's spec.
+
+    Raises:
+        ClusterError: there is none, so that somebody else has changed the spec.
+    """
+    for container in pod["spec"].get("containers", ()):
+        if container["name"] in CONTAINERS:
+            return dict(container)
+    raise ClusterError(f"a pod's spec has no container {' or '.join(CONTAINERS)}: `tfk8s up` makes the tasks again")
 
 
 def log_path(pod: Object) -> str:
@@ -30,8 +37,13 @@ def telling_line(log: str) -> str:
 
 def template_variables(item: Object) -> dict[str, str]:
     """Return the variables with fixed values of the container that a StatefulSet or a Job describes."""
-    variables = spec(item["spec"]["template"])["env"]
-    return {variable["name"]: variable["value"] for variable in variables if "value" in variable}
+    variables = spec(item["spec"]["template"]).get("env", ())
+    return _Variables((variable["name"], variable["value"]) for variable in variables if "value" in variable)
+
+
+class _Variables(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        raise ClusterError(f"the variable {name} of a job's tasks is missing: `tfk8s up` sets the variable again")
 
 
 def out_of_memory(pod: Object) -> tuple[str, str]:

@@ -72,7 +72,7 @@ def living(client: Client, namespace: str, existing: Object | None) -> Object | 
     Raises:
         WaitTimeout: the PodGroup does not end.
     """
-    if not existing or existing["kind"] != gang.KIND or "deletionTimestamp" not in existing["metadata"]:
+    if not existing or existing.get("kind") != gang.KIND or "deletionTimestamp" not in existing["metadata"]:
         return existing
     path = paths.path(existing, namespace)
     name = existing["metadata"]["name"]

@@ -98,21 +98,26 @@ def test_forbidden_is_an_error_at_once() -> None:
     assert len(transport.requests) == 1
 
 
+def stored(name: str) -> dict[str, str]:
+    """Return the metadata of an object that an API server keeps."""
+    return {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+
+
 def test_a_list_comes_in_pages_without_managed_fields() -> None:
-    first = {"metadata": {"continue": "next"}, "items": [{"metadata": {"name": "a", "managedFields": [{}]}}]}
-    last = {"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "b"}}]}
+    first = {"metadata": {"continue": "next"}, "items": [{"metadata": {**stored("a"), "managedFields": [{}]}}]}
+    last = {"metadata": {"resourceVersion": "7"}, "items": [{"metadata": stored("b")}]}
     api, transport = connect(json.dumps(first), BROKEN, json.dumps(last))
     assert api.get("/pods", {"labelSelector": "a=b"}) == {
         "metadata": {"resourceVersion": "7"},
-        "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}],
+        "items": [{"metadata": stored("a")}, {"metadata": stored("b")}],
     }
     pages = [("GET", f"/pods?labelSelector=a%3Db&limit=250{rest}") for rest in ("", "&continue=next")]
     assert transport.requests == [pages[0], pages[1], pages[1]]
 
 
 def test_a_list_whose_pages_have_expired_comes_at_once() -> None:
-    first = {"metadata": {"continue": "next"}, "items": [{"metadata": {"name": "a"}}]}
-    whole = {"metadata": {}, "items": [{"metadata": {"name": "b"}}]}
+    first = {"metadata": {"continue": "next"}, "items": [{"metadata": stored("a")}]}
+    whole = {"metadata": {}, "items": [{"metadata": stored("b")}]}
     api, transport = connect(json.dumps(first), 410, json.dumps(whole))
     assert api.get("/pods", {"labelSelector": "a=b"}) == whole
     assert transport.requests[-1] == ("GET", "/pods?labelSelector=a%3Db")

@@ -1,0 +1,87 @@
+"""An API server whose objects have fields of wrong types: one error, and never a bug of tfk8s itself."""
+
+from __future__ import annotations
+
+import copy
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.api_server import ApiServer
+
+from tfk8s import polling
+from tfk8s.backends.kubernetes.api_server import client
+from tfk8s.backends.kubernetes.backend import KubernetesBackend
+from tfk8s.core.spec import Job, JobFile
+from tfk8s.errors import Tfk8sError
+
+JOB_FILE = JobFile(name="demo", image="x", jobs=(Job(name="chief"), Job(name="worker", tasks=2)), master="chief")
+TRIES = int(os.environ.get("TFK8S_TEST_TRIES", "60"))
+EVENT = {
+    "apiVersion": "v1", "kind": "Event", "metadata": {"name": "one", "namespace": "here"}, "reason": "Killing",
+    "involvedObject": {"kind": "Pod", "name": "demo-worker-0"}, "message": "Stopping container", "type": "Normal",
+    "count": 3, "lastTimestamp": "2026-01-01T00:00:00Z",
+}  # fmt: skip
+NODE = {
+    "apiVersion": "v1", "kind": "Node", "metadata": {"name": "node", "labels": {"a": "b"}}, "spec": {"taints": []},
+    "status": {
+        "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}, "conditions": [{"type": "Ready", "status": "True"}]
+    },
+}  # fmt: skip
+VALUES = [
+    None, 0, -1, 1e308, 10**400, True, "", "x", "\ud800", [], {}, [[]], [None], ["x"], {"x": 1}, {"": None},
+    "2026-13-45T99:99:99Z", "1e999", "-5Gi",
+]  # fmt: skip
+ACTIONS: dict[str, Callable[[KubernetesBackend], object]] = {
+    "status": lambda backend: backend.observe("demo"),
+    "ls": lambda backend: backend.clusters(),
+    "events": lambda backend: list(backend.events("demo", follow=False)),
+    "diff": lambda backend: backend.plan(JOB_FILE),
+    "up": lambda backend: backend.apply(JOB_FILE),
+}
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    monkeypatch.setattr(client, "RETRY_TIMEOUT", 0.0)
+    monkeypatch.setattr(polling, "FIRST_RETRY_INTERVAL", 0.001)
+    with ApiServer() as server:
+        monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path)))
+        KubernetesBackend().apply(JOB_FILE)
+        server.make_pods()
+        server.put("/api/v1/namespaces/here/events/one", EVENT)
+        server.put("/api/v1/nodes/node", NODE)
+        yield server
+
+
+def fields(item: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the paths of all that is inside an object."""
+    if at:
+        yield at
+    for key, value in item.items() if isinstance(item, dict) else enumerate(item) if isinstance(item, list) else ():
+        yield from fields(value, (*at, key))
+
+
+def spoil(item: Any, at: tuple[Any, ...], value: Any) -> None:
+    for key in at[:-1]:
+        item = item[key]
+    item[at[-1]] = value
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_field_of_a_wrong_type_is_no_bug(server: ApiServer, action: str) -> None:
+    good, chance = copy.deepcopy(server.objects), random.Random(action)  # noqa: S311 - the same in each run
+    for _ in range(TRIES):
+        server.objects = copy.deepcopy(good)
+        path = chance.choice(sorted(good))
+        at, value = chance.choice(list(fields(good[path]))), chance.choice(VALUES)
+        spoil(server.objects[path], at, copy.deepcopy(value))
+        try:
+            ACTIONS[action](KubernetesBackend())
+        except Tfk8sError:
+            pass
+        except Exception as error:
+            raise AssertionError(f"{path} {at} {str(value)[:40]!r}: {type(error).__name__}: {error}") from error
