@@ -6,6 +6,9 @@ import gc
 import os
 import sys
 
+# A collector of spans is named by one of these; see features/spans.
+_COLLECTOR = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
 
 def main() -> int:
     """Run the command that `sys.argv` names; return its exit code."""
@@ -36,6 +39,19 @@ def _command(arguments: list[str]) -> int:
     gc.set_threshold(100_000)  # looking for garbage in what is imported takes a tenth of a short command's time
     _prepare_streams()
     signals.prepare()
+    if not any(os.environ.get(name) for name in _COLLECTOR) or os.environ.get("OTEL_TRACES_EXPORTER") == "none":
+        return _report_errors(arguments)
+    from tfk8s import api
+    from tfk8s.cli.app import command_names
+
+    with api.feature("spans").of_command(command_names(arguments)) as end:
+        end(code := _report_errors(arguments))
+    return code
+
+
+def _report_errors(arguments: list[str]) -> int:
+    from tfk8s.cli import signals
+
     try:
         from tfk8s.cli.app import main
 

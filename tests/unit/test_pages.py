@@ -42,6 +42,7 @@ ELSEWHERE = {
     "kind create": ".ci/run creates a kind cluster from kind-config.yaml",
     "kubectl apply": "tests/cluster/test_life.py applies manifests",
     "kubectl create": "tests/cluster/test_refusals.py has users with the Roles",
+    "export OTEL_EXPORTER_OTLP_ENDPOINT": "tests/unit/features/test_spans.py sets the variable",
     "pip install": "tests/local/test_distribution.py builds the wheel; `make release` installs it",
     "python": "no command of tfk8s: tests/local/training/test_examples.py runs the examples",
     "source": "a shell's own command",

@@ -121,6 +121,14 @@ COMMANDS = {
 # The commands that are groups of commands.
 GROUPS = {"image": ("build", "load", "push"), "kind": ("up", "down")}
 
+
+def command_names(arguments: Sequence[str]) -> list[str]:
+    """Return the command that the arguments name, without the rest of them; [] for an unknown command."""
+    group, *rest = [*arguments[:2]] or [""]
+    members = GROUPS.get(group, ())
+    return [name for name in (group, *rest) if name in COMMANDS or name in members][: 1 + bool(members)]
+
+
 _EXIT_CODES = "Exit codes: 0 success; 1 the cluster failed; 2 bad input; 3 a task failed; 124 timeout; 130 Ctrl-C."
 
 

@@ -48,12 +48,18 @@ def make_script(
     excluded = {"TFK8S_WITHOUT": ",".join(without)} if without else {}
     return Script(
         path=require_script(path), arguments=tuple(arguments), tf1=tf1, fresh=fresh, isolate=isolate,
-        environment={**(environment or {}), **excluded}, requirements=requirements, start_timeout=start_timeout,
+        environment={**_trace(), **(environment or {}), **excluded},
+        requirements=requirements, start_timeout=start_timeout,
         resources=ScriptResources(
             cpu=_amount("cpu", values.cpu, cpu), memory=_amount("memory", values.size, memory), gpus=gpus
         ),
         downloads=downloads.parse(get), on_master=on_master,
     )  # fmt: skip
+
+
+def _trace() -> dict[str, str]:
+    """Return the variables by which a script continues the trace of OpenTelemetry that it is started in."""
+    return {name: os.environ[name] for name in ("TRACEPARENT", "TRACESTATE") if name in os.environ}
 
 
 def _amount(name: str, parse: Callable[[Any], Quantity], value: float | str | None) -> Quantity | None:

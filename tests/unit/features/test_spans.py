@@ -1,0 +1,152 @@
+"""Spans of commands, at a collector on loopback."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from tfk8s.cli.app import command_names
+from tfk8s.cluster.scripts import make_script
+from tfk8s.features.spans.here import of_command
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+OK, ERROR = 1, 2  # of opentelemetry.proto.trace.v1.Status
+
+
+class Collector:
+    """Keeps the spans that it is sent.
+
+    Attributes:
+        url: its address.
+        spans: the spans so far.
+        services: the service of each request.
+    """
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.services: list[str] = []
+        collector = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                request = ExportTraceServiceRequest.FromString(self.rfile.read(int(self.headers["content-length"])))
+                for part in request.resource_spans:
+                    values = {item.key: item.value.string_value for item in part.resource.attributes}
+                    collector.services.append(values["service.name"])
+                    collector.spans += [span for scope in part.scope_spans for span in scope.spans]
+                self.send_response(200)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Print nothing."""
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture(autouse=True)
+def _no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TRACEPARENT", "TRACESTATE"):
+        monkeypatch.setenv(name, "")  # so that the end of the test restores what a span sets
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    collector = Collector()
+    thread = threading.Thread(target=collector.server.serve_forever, args=(0.01,))
+    thread.start()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+    yield collector
+    collector.server.shutdown()
+    collector.server.server_close()
+    thread.join()
+
+
+def exit_code(span: Span) -> int:
+    (found,) = (item.value.int_value for item in span.attributes if item.key == "process.exit.code")
+    return int(found)
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, OK), (3, ERROR)])
+def test_a_command_is_a_span_with_its_exit_code(collector: Collector, code: int, status: int) -> None:
+    with of_command(["image", "build"]) as end:
+        end(code)
+    (span,) = collector.spans
+    assert (span.name, exit_code(span), span.status.code) == ("tfk8s image build", code, status)
+    assert collector.services == ["tfk8s"]
+
+
+def test_ctrl_c_ends_the_span(collector: Collector) -> None:
+    with pytest.raises(KeyboardInterrupt), of_command(["up"]):
+        raise KeyboardInterrupt
+    (span,) = collector.spans
+    assert (exit_code(span), span.status.code, len(span.events)) == (130, ERROR, 0)
+
+
+def test_a_trace_goes_on_in_a_script(collector: Collector, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TRACEPARENT", PARENT)
+    (tmp_path / "train.py").touch()
+    with of_command(["submit"]):
+        carried = make_script(tmp_path / "train.py", (), environment={"A": "b"}).environment
+    (span,) = collector.spans
+    _, trace, parent, _ = PARENT.split("-")
+    assert (span.trace_id.hex(), span.parent_span_id.hex()) == (trace, parent)
+    assert carried == {"TRACEPARENT": f"00-{trace}-{span.span_id.hex()}-01", "A": "b"}
+
+
+def test_a_parent_that_is_none_begins_a_trace(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEPARENT", "\x1b[2J" * 1000)
+    with of_command(["ls"]) as end:
+        end(0)
+    assert collector.spans[0].parent_span_id == b""
+
+
+def test_a_collector_that_is_gone_costs_a_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    start = time.monotonic()
+    with of_command(["ls"]) as end:
+        end(0)
+    assert time.monotonic() - start < 10
+    assert [record.getMessage() for record in caplog.records if record.name == "tfk8s"] == [
+        "the collector that OTEL_EXPORTER_OTLP_ENDPOINT names did not take the command's span"
+    ]
+    assert len(capfd.readouterr().err.splitlines()) <= 1  # the line itself, where the command line prints logs
+
+
+def test_without_the_packages_there_is_no_span(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    with of_command(["ls"]) as end:
+        end(0)
+    assert collector.spans == []
+    assert "TRACEPARENT" not in os.environ
+
+
+@pytest.mark.parametrize(("arguments", "names"), [
+    (["submit", "--env", "KEY=secret", "mnist"], ["submit"]), (["image", "build", "cpu"], ["image", "build"]),
+    (["submit", "up"], ["submit"]), (["secret"], []), ([], []), (["kind", "secret"], ["kind"]),
+])  # fmt: skip
+def test_arguments_are_no_part_of_the_name(arguments: list[str], names: list[str]) -> None:
+    assert command_names(arguments) == names
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(("variable", "count"), [({}, 1), ({"OTEL_TRACES_EXPORTER": "none"}, 0)])
+def test_the_command_line_makes_a_span(collector: Collector, variable: dict[str, str], count: int) -> None:
+    command = [sys.executable, "-m", "tfk8s", "validate", "no-such-file.yaml"]
+    ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variable}, check=False)
+    assert (ended.returncode, "no-such-file.yaml" in ended.stderr) == (2, True)
+    assert [(span.name, exit_code(span)) for span in collector.spans] == [("tfk8s validate", 2)] * count

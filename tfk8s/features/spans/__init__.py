@@ -1,0 +1,1 @@
+"""A span of OpenTelemetry for each command."""
