@@ -16,7 +16,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import client
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.core.spec import Job, JobFile
-from tfk8s.errors import Tfk8sError
+from tfk8s.errors import ClusterError, Tfk8sError
 
 JOB_FILE = JobFile(name="demo", image="x", jobs=(Job(name="chief"), Job(name="worker", tasks=2)), master="chief")
 TRIES = int(os.environ.get("TFK8S_TEST_TRIES", "60"))
@@ -74,14 +74,33 @@ def spoil(item: Any, at: tuple[Any, ...], value: Any) -> None:
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_field_of_a_wrong_type_is_no_bug(server: ApiServer, action: str) -> None:
     good, chance = copy.deepcopy(server.objects), random.Random(action)  # noqa: S311 - the same in each run
+    refused = 0
     for _ in range(TRIES):
         server.objects = copy.deepcopy(good)
         path = chance.choice(sorted(good))
         at, value = chance.choice(list(fields(good[path]))), chance.choice(VALUES)
         spoil(server.objects[path], at, copy.deepcopy(value))
         try:
-            ACTIONS[action](KubernetesBackend())
+            ACTIONS[action](KubernetesBackend(namespace="here"))
         except Tfk8sError:
-            pass
+            refused += 1
         except Exception as error:
             raise AssertionError(f"{path} {at} {str(value)[:40]!r}: {type(error).__name__}: {error}") from error
+    assert refused
+
+
+@pytest.mark.parametrize("lacks", ["variable", "container"])
+@pytest.mark.parametrize("action", ["diff", "up"])
+def test_a_change_by_another_program_is_named_with_its_cure(server: ApiServer, action: str, lacks: str) -> None:
+    workload = server.objects["/apis/apps/v1/namespaces/here/statefulsets/demo-worker"]
+    (container,) = workload["spec"]["template"]["spec"]["containers"]
+    if lacks == "container":
+        container["name"] = "other"
+    else:
+        container["env"] = [one for one in container["env"] if one["name"] != "TFK8S_JOB"]
+    backend = KubernetesBackend(namespace="here")
+    with pytest.raises(ClusterError, match=f'the pods of cluster "demo" lack the {lacks}') as caught:
+        ACTIONS[action](backend)
+    assert "`tfk8s down demo`" in str(caught.value.help)
+    backend.delete("demo")
+    assert not any("statefulsets" in path for path in server.objects)

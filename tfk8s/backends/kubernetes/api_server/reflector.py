@@ -123,9 +123,10 @@ class Reflector:
             self._version = ""
             return None
         self._version = item["metadata"]["resourceVersion"]
-        if kind != "BOOKMARK" and (path := shapes.problem(item, is_stored=True)):
-            raise ValueError(f"the field {path} of a change has no value of Kubernetes")
         if kind == "BOOKMARK":
+            return None
+        if shapes.problem(item, is_stored=True):
+            self._version = ""  # the list that follows says what is wrong
             return None
         if kind == "DELETED":
             self.objects.pop(item["metadata"]["uid"], None)

@@ -6,6 +6,7 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.core.naming import CONTAINERS
 from tfk8s.core.output import reason
 from tfk8s.errors import ClusterError
+from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
 # The reasons of containers that wait for volumes, images or init containers.
@@ -17,12 +18,12 @@ def spec(pod: Object) -> Object:
     """Return the container in a pod's spec.
 
     Raises:
-        ClusterError: there is none, so that somebody else has changed the spec.
+        ClusterError: there is none, since somebody else has changed the spec.
     """
     for container in pod["spec"].get("containers", ()):
         if container["name"] in CONTAINERS:
             return dict(container)
-    raise ClusterError(f"a pod's spec has no container {' or '.join(CONTAINERS)}: `tfk8s up` makes the tasks again")
+    raise _changed(pod, "the container of tfk8s")
 
 
 def log_path(pod: Object) -> str:
@@ -36,14 +37,29 @@ def telling_line(log: str) -> str:
 
 
 def template_variables(item: Object) -> dict[str, str]:
-    """Return the variables with fixed values of the container that a StatefulSet or a Job describes."""
-    variables = spec(item["spec"]["template"]).get("env", ())
-    return _Variables((variable["name"], variable["value"]) for variable in variables if "value" in variable)
+    """Return the variables with fixed values of the container that a StatefulSet or a Job describes.
+
+    A ClusterError says that somebody else has removed the variable that is asked for.
+    """
+    return _Variables(item["spec"]["template"])
 
 
 class _Variables(dict[str, str]):
+    def __init__(self, template: Object) -> None:
+        variables = spec(template).get("env", ())
+        super().__init__((variable["name"], variable["value"]) for variable in variables if "value" in variable)
+        self._template = template
+
     def __missing__(self, name: str) -> str:
-        raise ClusterError(f"the variable {name} of a job's tasks is missing: `tfk8s up` sets the variable again")
+        raise _changed(self._template, f"the variable {name}")
+
+
+def _changed(pod: Object, lacks: str) -> ClusterError:
+    name = pod["metadata"].get("labels", {}).get(manifests.INSTANCE, "")
+    return ClusterError(
+        f'the pods of cluster "{name}" lack {lacks}: another program has changed them',
+        help=f"`tfk8s down {name}` removes the cluster, and `tfk8s up` makes the cluster again",
+    )
 
 
 def out_of_memory(pod: Object) -> tuple[str, str]:
