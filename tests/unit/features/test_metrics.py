@@ -208,20 +208,14 @@ def test_a_long_request_has_no_answer() -> None:
     assert answered(b"GET /metrics") == b""
 
 
-def test_a_silent_client_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "request_text", [b"GET /metrics", b"GET /metrics HTTP/1.1\r\n\r\n"], ids=["silent", "reads nothing"]
+)
+def test_a_slow_client_has_its_time(monkeypatch: pytest.MonkeyPatch, request_text: bytes) -> None:
     monkeypatch.setattr(pod, "TIMEOUT", 0.01)
     client, server = socket.socketpair()
     with client, server:
-        client.sendall(b"GET /metrics")
-        with pytest.raises(TimeoutError):
-            pod.answer(server, str)
-
-
-def test_a_client_that_reads_nothing_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod, "TIMEOUT", 0.01)
-    client, server = socket.socketpair()
-    with client, server:
-        client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        client.sendall(request_text)
         with pytest.raises(TimeoutError):
             pod.answer(server, lambda: "x" * (1 << 24))
 
