@@ -63,7 +63,7 @@ class ApiServer:
     def start(self) -> None:
         """Listen, on the same port as before."""
         self.closing.clear()
-        self._server = _Server(("127.0.0.1", self.port), Handler)
+        self._server = _listen(self.port)
         self._server.api = self
         self.port = int(self._server.server_address[1])
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
@@ -158,6 +158,26 @@ class _Server(http.server.ThreadingHTTPServer):
                 connection.shutdown(socket.SHUT_RDWR)
             except OSError:
                 continue
+
+
+def _listen(port: int) -> _Server:
+    """Return a server at a port of 127.0.0.1; 0 for a free one that is reached.
+
+    A container engine may send the connections of a free port to a container: the kernel counts no listener there.
+    """
+    while True:
+        server = _Server(("127.0.0.1", port), Handler)
+        server.socket.settimeout(5)
+        try:
+            with socket.create_connection(server.server_address[:2], timeout=5):
+                server.get_request()[0].close()
+        except OSError:
+            server.server_close()
+            if port:
+                raise
+        else:
+            server.socket.settimeout(None)
+            return server
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
