@@ -31,6 +31,10 @@ _PATIENCE = 60.0  # seconds; afterwards, an archive that comes slower than `_LEA
 _LEAST_RATE = 1000.0  # bytes a second, on average
 
 
+class BadArchive(ClusterError):
+    """An archive is damaged, too large or too slow, as the same archive will be again."""
+
+
 class Limit(NamedTuple):
     """A limit of what an archive may have, which a variable raises."""
 
@@ -77,7 +81,8 @@ def receive(source: IO[bytes], wanted: Sequence[Download]) -> list[str]:
         The files that were not copied, each with the reason: they were not there, or can't be stored here.
 
     Raises:
-        ClusterError: the archive is incomplete, too large or too slow. Nothing was changed.
+        BadArchive: the archive is damaged, too large or too slow. Nothing was changed.
+        ClusterError: the archive is incomplete. Nothing was changed.
     """
     try:
         with contextlib.ExitStack() as stack:
@@ -173,7 +178,8 @@ class _Archive:
         """Unpack all files; return the files that are not in the archive, each with the reason.
 
         Raises:
-            ClusterError: the archive is incomplete, too large or too slow.
+            BadArchive: the archive is damaged, too large or too slow.
+            ClusterError: the archive is incomplete.
             OSError: this machine can't store the files.
         """
         try:
@@ -184,16 +190,18 @@ class _Archive:
                         log.warning("%d more links were not copied", self._links - self._problems)
                     return self._texts(*values)
                 self._unpack_one(kind, *values)
+        except EOFError as error:
+            raise ClusterError("the files did not arrive whole: unexpected end") from error
         except (_Damaged, ValueError, TypeError, RecursionError) as error:
             reason = str(error) if isinstance(error, _Damaged | InvalidPath) else "the archive is damaged"
-            raise ClusterError(f"the files did not arrive whole: {reason}") from error
+            raise BadArchive(f"the files did not arrive whole: {reason}") from error
         raise _too_much(ENTRIES, "files")
 
     def _entry(self) -> list[object]:
         line = self._source.readline(_LINE_LIMIT)
         self._check(len(line))
         if not line.endswith(b"\n"):
-            raise _Damaged("unexpected end" if len(line) < _LINE_LIMIT else "a name is too long")
+            raise EOFError if len(line) < _LINE_LIMIT else _Damaged("a name is too long")
         entry = json.loads(line)
         if not isinstance(entry, list) or not entry:
             raise _Damaged("the archive is damaged")
@@ -230,7 +238,7 @@ class _Archive:
         while size:
             block = self._source.read(min(size, _BLOCK))
             if not block:
-                raise _Damaged("unexpected end")
+                raise EOFError
             self._check(len(block))
             size -= len(block)
             yield block
@@ -250,9 +258,9 @@ class _Archive:
         return [*texts[: self._problems], *([f"{more} more files were not copied"] if more > 0 else [])]
 
 
-def _too_much(limit: Limit, noun: str, times: int = 1) -> ClusterError:
+def _too_much(limit: Limit, noun: str, times: int = 1) -> BadArchive:
     most = f"{times} × {limit.text}" if times > 1 else limit.text
-    return ClusterError(
+    return BadArchive(
         f"the files were not copied: they have more than {most} {noun}",
         help=f"{limit.variable} sets another limit; or copy fewer files",
     )

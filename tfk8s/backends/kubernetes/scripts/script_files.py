@@ -71,8 +71,8 @@ class ScriptFiles:
             except ClusterError as error:
                 if self._furthest > before:
                     retries = polling.Retries(RETRY_TIMEOUT)
-                is_final = isinstance(error, ApiError) and error.code < _TEMPORARY
-                if is_final or not retries.wait():
+                is_refused = isinstance(error, ApiError) and error.code < _TEMPORARY
+                if is_refused or isinstance(error, received.BadArchive) or not retries.wait():
                     self._problems = [f"its files were not copied: {error}"]
 
     def _copy_once(self) -> list[str]:

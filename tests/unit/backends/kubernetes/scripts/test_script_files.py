@@ -136,6 +136,27 @@ def test_a_failure_is_final(
     assert str(caught.value) == "the script succeeded, but its files were not copied: no such pod"
 
 
+@pytest.mark.parametrize(
+    ("lie", "reason"),
+    [
+        (b'["device", "0/x", 0]\n', '"device" is no kind of file'),
+        (b"not JSON\n", "the archive is damaged"),
+        (b'["file", "0/../x", 0]\n', "a path leads out of the folder"),
+        (b'["file", "0/x", 1e99]\n', "the archive is damaged"),
+        (b'["file", "0/x", %d]\n' % 2**60, "the files were not copied: they have more than 100Gi bytes"),
+    ],
+)
+def test_an_archive_that_lies_is_read_once(
+    monkeypatch: pytest.MonkeyPatch, archive: bytes, caplog: pytest.LogCaptureFixture, lie: bytes, reason: str
+) -> None:
+    pods = Pods(lie, archive)
+    copied = files(monkeypatch, pods)
+    copied.copy()
+    assert copied.report(Outcome(3)) == Outcome(3)
+    assert caplog.messages[0].endswith(reason)
+    assert pods.outputs == [archive]
+
+
 def test_a_script_that_nobody_waited_for(
     monkeypatch: pytest.MonkeyPatch, archive: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
