@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -13,6 +14,11 @@ from tfk8s.errors import JobFileError, Tfk8sError
 
 BUG = 70  # EX_SOFTWARE of sysexits.h
 _NO_THREAD = "can't start new thread"  # Python's words for any reason of the system
+_LIMITS = {
+    errno.EAGAIN: "ulimit -u shows the limit of processes",  # of fork
+    errno.EMFILE: "ulimit -n shows the limit of open files",
+    errno.ENOSPC: "df and df -i show what is free",
+}
 
 
 class Description(NamedTuple):
@@ -55,7 +61,7 @@ def describe(error: Exception) -> Description:
         return Description(code, str(error), error.help, error.exit_code)
     if isinstance(error, OSError):
         message = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
-        return Description("system", message, None, 1)
+        return Description("system", message, _LIMITS.get(error.errno or 0), 1)
     if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
         message = "the system starts no more threads: a limit of processes or of memory is reached"
         return Description("system", message, "ulimit -u and ulimit -v show the limits", 1)

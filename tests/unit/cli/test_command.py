@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import json
@@ -320,6 +321,21 @@ def test_a_limit_of_threads_is_no_bug(capsys: pytest.CaptureFixture[str]) -> Non
         "error: the system starts no more threads: a limit of processes or of memory is reached\n"
         "  = help: ulimit -u and ulimit -v show the limits\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (errno.EAGAIN, "Resource temporarily unavailable\n  = help: ulimit -u shows the limit of processes"),
+        (errno.EMFILE, "Too many open files\n  = help: ulimit -n shows the limit of open files"),
+        (errno.ENOSPC, "No space left on device\n  = help: df and df -i show what is free"),
+    ],
+)
+def test_a_limit_of_the_system_names_the_command_that_shows_it(
+    capsys: pytest.CaptureFixture[str], number: int, message: str
+) -> None:
+    assert error_report.report(OSError(number, os.strerror(number))) == 1
+    assert capsys.readouterr().err == f"error: {message}\n"
 
 
 def test_ctrl_c(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
