@@ -188,10 +188,17 @@ def test_many_links_are_a_few_lines(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_many_deep_paths_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TFK8S_GET_FILES", "10")
-    deep = json.dumps(["folder", "0/" + "/".join("a" * 40)]).encode() + b"\n"
-    with pytest.raises(ClusterError, match="they have more than 10 × 10 folders in their paths"):
-        received.receive(io.BytesIO(deep * 3), downloads.parse(["model"]))
+    monkeypatch.setenv("TFK8S_GET_FILES", "50")
+    deep = ["folder", "0/" + "/".join("a" * 40)]
+    with pytest.raises(ClusterError, match="they have more than 10 × 50 folders in their paths"):
+        received.receive(entries(*[deep] * 30), downloads.parse(["model"]))
+
+
+def test_entries_that_make_many_folders_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFK8S_GET_FILES", "50")
+    deep = [["folder", f"0/{number}/" + "/".join("a" * 40)] for number in range(3)]
+    with pytest.raises(ClusterError, match="they have more than 50 folders"):
+        received.receive(entries(*deep), downloads.parse(["model"]))
 
 
 def test_an_archive_that_drips_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from tfk8s.task.programs.folder_writer import FolderWriter, InvalidPath, LinkInP
 
 _FILE = "file"  # the name of a single file until it is in its place
 _LINE_LIMIT = 1 << 20  # bytes of an entry, which has one path of at most 4096 bytes, or the problems
-_FOLDERS = 10  # in the paths of all entries, for each entry that may come: each is a system call or more
+_FOLDERS = 10  # in the paths of all entries, for each entry that may come
 _BLOCK = 1 << 16
 _PATIENCE = 60.0  # seconds; afterwards, an archive that comes slower than `_LEAST_RATE` is given up
 _LEAST_RATE = 1000.0  # bytes a second, on average
@@ -217,6 +217,8 @@ class _Archive:
         self._folders += path.count("/")
         if self._folders > _FOLDERS * self._entries:
             raise _too_much(ENTRIES, "folders in their paths", _FOLDERS)
+        if stage.writer.made > self._entries:
+            raise _too_much(ENTRIES, "folders")
         if kind == "link":
             self._links += 1
             if self._links <= self._problems:

@@ -1,7 +1,7 @@
 """Writes files below one folder, for paths that others chose. Standard library only: this file runs in pods.
 
 No path leaves the folder: the folder is opened once, each folder below it is opened from the one above it, and links
-are never followed. So neither a link that was there before nor one that appears meanwhile leads anywhere.
+are never followed, nor those that appear meanwhile.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class FolderWriter:
 
     def __init__(self, folder: Path) -> None:
         self._root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.made = 0  # folders
 
     def __enter__(self) -> FolderWriter:
         return self
@@ -97,6 +98,7 @@ class FolderWriter:
             for number, part in enumerate(parts, 1):
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(part, dir_fd=folder)
+                    self.made += 1
                 try:
                     below = os.open(part, flags, dir_fd=folder)
                 except OSError as error:
