@@ -18,6 +18,8 @@ WarmScripts = Sequence[Mapping[str, Any]]
 _TAIL = {"tailLines": 20, "limitBytes": 1 << 20}
 _LINE = '{"scripts":'
 _COMMAND = "(warm pod: keeps TensorFlow imported)"
+_TEXTS = ("name", "command", "progress")  # of a script in that line
+_LATEST = 1e11  # seconds since the epoch, which a date can show
 _PHASES = {ScriptPhase.PENDING: ScriptPhase.STARTING, ScriptPhase.RUNNING: ScriptPhase.READY}
 
 
@@ -27,11 +29,19 @@ def read_scripts(client: Reader, pods: Sequence[Object]) -> Mapping[str, WarmScr
 
 
 def _last_scripts(lines: Sequence[str]) -> WarmScripts | None:
+    """Return the scripts in the last line that lists them, which any program in the pod may have written."""
     found = next((line for line in reversed(lines) if line.startswith(_LINE)), None)
     try:
-        return list(json.loads(found)["scripts"]) if found else None
-    except ValueError:  # the line is cut off
+        return [script for script in json.loads(found)["scripts"] if _is_script(script)] if found else None
+    except (ValueError, TypeError, RecursionError):  # the line is cut off, or another program's
         return None
+
+
+def _is_script(script: object) -> bool:
+    if not isinstance(script, dict) or not all(isinstance(script.get(name), str) for name in _TEXTS):
+        return False
+    since = script.get("since")
+    return isinstance(since, int | float) and 0 <= since < _LATEST
 
 
 def warm_pods(jobs: Sequence[Object], pods: Sequence[Object]) -> list[tuple[Object, Object | None]]:

@@ -268,8 +268,23 @@ def test_the_log_of_a_warm_pod_lists_its_scripts() -> None:
     assert (pod.name, pod.phase, pod.reason) == (warm_job.name(job), "Ready", "")
     (waiting,) = warm_status.status("chief", (job, None), (), PodEvents())
     assert waiting.phase == "Starting"
-    cut_off = warm_status.read_scripts(StubClient(log='{"scripts": [{"na'), [warm_pod()])  # type: ignore[arg-type]
-    assert cut_off == {}
+
+
+SHOWN = {"name": "script-1", "command": "a.py", "since": 1.0, "progress": ""}
+
+
+@pytest.mark.parametrize(
+    "scripts",
+    [
+        '[{"na', "5", "null", "[1]", "[[]]", "[{}]", '{"a": 1}', f"[{'[' * 100_000}",
+        *(json.dumps([{**SHOWN, key: value}]) for key in SHOWN for value in (None, [], {})),
+        *(json.dumps([{**SHOWN, "since": value}]) for value in ("1", -1, 10**20, float("nan"), float("inf"))),
+        json.dumps([{**SHOWN, "since": 0}]).replace("0", "9" * 5000),
+    ],
+)  # fmt: skip
+def test_a_list_of_scripts_that_no_warm_pod_wrote_is_empty(scripts: str) -> None:
+    log = f'{{"scripts": {scripts}}}'
+    assert warm_status.read_scripts(StubClient(log=log), [warm_pod()]) == {}  # type: ignore[arg-type]
 
 
 QUOTA = "exceeded quota: q, requested: cpu=1, used: cpu=2, limited: cpu=2"
