@@ -15,11 +15,13 @@ from tfk8s.backends.kubernetes.scripts.warm_stream import Unusable, WarmScript
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact
 from tfk8s.core.script import Outcome, Script
-from tfk8s.errors import ClusterError, ScriptLost
+from tfk8s.errors import ClusterError, ScriptLost, quoted
 from tfk8s.log import log
 from tfk8s.render import script_job
 from tfk8s.render.pods import Object
 from tfk8s.task.programs.import_variables import READ_LATER, read_at_import
+
+_LONGEST = 500  # characters of the reason for which a script was lost
 
 
 def fits(cluster: DeployedCluster, script: Script) -> bool:
@@ -100,7 +102,8 @@ def _outcome(client: Client, script: Script, pod: Object, end: dict[str, Any]) -
     if end["stopped"] and end.get("exit"):
         raise ClusterError(f"{script_pod.ENDED} by `tfk8s stop`")
     if "error" in end:
-        raise ScriptLost(f"the script was lost: {end['error']}", help=script_pod.RETRY_ADVICE)
+        reason = quoted(end["error"], _LONGEST)[1:-1]  # in one line: any program in the pod may have sent it
+        raise ScriptLost(f"the script was lost: {reason}", help=script_pod.RETRY_ADVICE)
     if end["out_of_memory"]:
         raise script_pod.killed(pod)
     return foreground_scripts.outcome(script, int(end["exit"]), end["note"])

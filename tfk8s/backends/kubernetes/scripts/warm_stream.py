@@ -10,6 +10,7 @@ import os
 import secrets
 import signal
 import sys
+import time
 from collections.abc import Collection
 from typing import Any, TextIO
 
@@ -27,10 +28,12 @@ from tfk8s.sessions.warm.channel import Channel
 
 _DETACH = "`tfk8s submit --detach` runs a script that needs no connection"
 CONNECT_TIMEOUT = 30.0  # until process 1 of a pod that has just started listens
-_BLOCK = 1 << 16
-_PIPE_BLOCK = 4096  # a pipe that takes anything takes so much (PIPE_BUF in pipe(7))
+FILES_TIMEOUT = 2 * channel.RESUME_TIMEOUT  # for the next part of a script's files
+REDIAL_INTERVAL = 1.0  # at least, between two connections
+_BLOCK, _PIPE_BLOCK = 1 << 16, 4096  # PIPE_BUF in pipe(7): a pipe that takes anything takes so much
 _STREAMS = {channel.OUTPUT: "stdout", channel.ERROR: "stderr"}
 _FLAGS = ("pod_ends", "out_of_memory", "files", "stopped")  # of the frame `END`
+_EXITS = range(-64, 256)  # the codes of processes, and signals
 
 
 class Unusable(Exception):
@@ -101,9 +104,12 @@ class WarmScript:
         """Return the next part of the archive of the script's files, after the script's end; b"" at the archive's end.
 
         Raises:
-            ClusterError, ScriptLost: as `run`.
+            ClusterError, ScriptLost: as `run`; or nothing comes for too long.
         """
+        deadline = time.monotonic() + FILES_TIMEOUT
         while not (self._files or self._has_files):
+            if time.monotonic() > deadline:
+                raise ClusterError(f"its pod sent nothing of them for {FILES_TIMEOUT:g} s")
             if self._channel.connection is None:
                 self._reconnect()
             self._step()
@@ -130,6 +136,7 @@ class WarmScript:
             Unusable: the user may not connect to the pod.
             ClusterError: the pod does not know the script any more, or is no warm pod.
         """
+        self._dialled = time.monotonic()
         metadata = self._pod["metadata"]
         try:
             connection = streams.dial(self._client, metadata["namespace"], metadata["name"], channel.PORT)
@@ -164,6 +171,8 @@ class WarmScript:
             ClusterError, ScriptLost: the pod is gone, or can't be reached in time.
         """
         retries = polling.Retries(channel.RESUME_TIMEOUT)
+        if time.monotonic() - self._dialled < REDIAL_INTERVAL:
+            retries.wait(REDIAL_INTERVAL)
         try:
             while not self._dial():
                 warm_pods.require_running(self._client, self._pod)
@@ -279,7 +288,7 @@ def _parse_end(data: bytes) -> dict[str, Any]:
 
 
 def _is_end(end: dict[str, Any]) -> bool:
-    is_result = isinstance(end.get("exit"), int) or isinstance(end.get("error"), str)
+    is_result = end.get("exit") in _EXITS if "exit" in end else isinstance(end.get("error"), str)
     are_known = isinstance(end.get("since"), int | float) and isinstance(end.get("note"), str)
     return is_result and are_known and all(isinstance(end.get(flag), bool) for flag in _FLAGS)
 

@@ -17,6 +17,7 @@ import pytest
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import streams
+from tfk8s.backends.kubernetes.scripts import warm_stream
 from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
 from tfk8s.errors import ClusterError
 from tfk8s.sessions.warm import channel
@@ -192,6 +193,7 @@ def test_a_signal_before_the_script_has_begun_ends_the_command(monkeypatch: pyte
         bytes([channel.OUTPUT]) + b"\xff" * 4,  # 4 GiB
         bytes([channel.END, 0, 0, 0, 2]) + b"{}",
         bytes([channel.END, 0, 0, 0, 100]) + b"[" * 100,
+        *(channel.frame(channel.END, json.dumps({**END, "exit": code}).encode()) for code in (256, -65, 10**40, None)),
     ],
 )
 def test_a_pod_that_is_no_warm_pod_ends_the_command(monkeypatch: pytest.MonkeyPatch, frame: bytes) -> None:
@@ -200,3 +202,38 @@ def test_a_pod_that_is_no_warm_pod_ends_the_command(monkeypatch: pytest.MonkeyPa
         pod.connection.sendall(frame)
         with pytest.raises(ClusterError, match="its pod sent what no warm pod of tfk8s sends"):
             end.result(20)
+
+
+@pytest.mark.parametrize("kind", [None, 77, channel.BEGUN])
+def test_files_that_do_not_come_have_an_end(monkeypatch: pytest.MonkeyPatch, kind: int | None) -> None:
+    monkeypatch.setattr(warm_stream, "FILES_TIMEOUT", 0.1)
+    monkeypatch.setattr(channel, "PING_INTERVAL", 0.01)
+    near, far = socket.socketpair()
+    monkeypatch.setattr(streams, "dial", lambda *_: near)
+    channel.say_hello(far, {"received": 0})
+    end = {**END, "files": True}
+    others = b"" if kind is None else channel.frame(kind, b"x") * 1000
+    far.sendall(channel.frame(channel.END, json.dumps(end).encode()) + others)
+    with far, contextlib.closing(WarmScript(None, POD)) as script:  # type: ignore[arg-type]
+        assert script.run(REQUEST, b"") == end
+        with pytest.raises(ClusterError, match=r"its pod sent nothing of them for 0\.1 s"):
+            script.read_files()
+
+
+def test_connections_that_break_at_once_are_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(polling.Retries, "wait", lambda _, at_least=0.0: waits.append(at_least))
+
+    def dial(*_: object) -> socket.socket:
+        near, far = socket.socketpair()
+        channel.say_hello(far, {"received": 0})
+        if len(waits) == 3:
+            far.sendall(channel.frame(channel.END, json.dumps(END).encode()))
+        far.shutdown(socket.SHUT_WR)
+        peers.enter_context(far)
+        return near
+
+    monkeypatch.setattr(streams, "dial", dial)
+    with contextlib.ExitStack() as peers, contextlib.closing(WarmScript(None, POD)) as script:  # type: ignore[arg-type]
+        assert script.run(REQUEST, b"") == END
+    assert waits == [warm_stream.REDIAL_INTERVAL] * 3
