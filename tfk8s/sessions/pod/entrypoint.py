@@ -100,9 +100,15 @@ def _wait(child: int) -> tuple[int, list[int]]:
 def send_files() -> None:
     """Let a client copy the files that it asked for when it submitted the script."""
     paths = json.loads(os.environ.get(file_server.VARIABLE, "[]"))
-    if paths and not file_server.serve(paths, lambda: os.write(1, FILES_WAIT + b"\n")):
-        waited = f"no client copied the script's files within {file_server.CLIENT_TIMEOUT:g} s"
-        os.write(2, MARK + f"tfk8s: {waited}: they are lost with the pod\n".encode())
+    if not paths:
+        return
+    problem = f"no client copied the script's files within {file_server.CLIENT_TIMEOUT:g} s"
+    try:
+        if file_server.serve(paths, lambda: os.write(1, FILES_WAIT + b"\n")):
+            return
+    except OSError as error:  # the script, or a process that it left behind, has taken the address
+        problem = f"the script's files can't be sent: {error.strerror}"
+    os.write(2, MARK + f"tfk8s: {problem}: they are lost with the pod\n".encode())
 
 
 def _script(arguments: Sequence[str]) -> str:

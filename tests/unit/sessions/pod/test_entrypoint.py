@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tfk8s.sessions import error_names
-from tfk8s.sessions.pod import entrypoint
+from tfk8s.sessions.pod import entrypoint, file_server
 
 END = entrypoint.END.decode()
 
@@ -141,3 +142,16 @@ def test_standard_error_is_marked(tmp_path: Path) -> None:
     entrypoint.mark(os.open(tmp_path / "in", os.O_RDONLY), sink)
     os.close(sink)
     assert (tmp_path / "out").read_bytes() == b"\x1ean error\n\x1enext\n"
+
+
+def test_files_that_can_not_be_sent_are_a_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def serve(*_: object) -> bool:
+        raise OSError(errno.EADDRINUSE, "Address already in use")
+
+    monkeypatch.setenv(file_server.VARIABLE, '["model"]')
+    monkeypatch.setattr(file_server, "serve", serve)
+    entrypoint.send_files()
+    text = "tfk8s: the script's files can't be sent: Address already in use: they are lost with the pod\n"
+    assert capfd.readouterr().err == entrypoint.MARK.decode() + text
