@@ -91,5 +91,5 @@ def _message(row: Row, ended: Ended) -> str:
     line = line.removeprefix("error: ").removeprefix("tfk8s: ").replace(f"{_ROOT}/", "").replace(str(_ROOT), ".")
     line = re.sub(r"(kill -CONT|pid) \d+", r"\1 PID", line)
     line = re.sub(r"(127\.0\.0\.1:)\d+|((?:tfk8s-faults|script)-)[0-9a-f]{6}| on \[[0-9a-f:]+\]:53", r"\1\2…", line)
-    line = re.sub(r"/\S*/tfk8s/", "~/.local/state/tfk8s/", line).strip()
+    line = re.sub(r"/\S*/tfk8s/(?!tfk8s\.zip)", "~/.local/state/tfk8s/", line).strip()
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
