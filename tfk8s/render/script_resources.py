@@ -75,10 +75,12 @@ def requirements(named: ScriptResources, master: Mapping[str, str], rules: Rules
 
 def described(resources: Object) -> str:
     """Return the CPU and the memory of a script's container: "50m cpu and 512Mi memory, with limits of …"."""
-    requests, limits = resources["requests"], resources.get("limits", {})
-    of_limits = [f"{limits[name]} {name}" for name in ("cpu", "memory") if name in limits]
-    text = f"{requests['cpu']} cpu and {requests['memory']} memory"
-    return f"{text}, with limits of {' and '.join(of_limits)}" if of_limits else text
+    wanted, of_limits = (_listed(resources.get(kind, {})) for kind in ("requests", "limits"))
+    return f"{wanted}, with limits of {of_limits}" if of_limits else wanted or "nothing"
+
+
+def _listed(amounts: Mapping[str, str]) -> str:
+    return " and ".join(f"{amounts[name]} {name}" for name in ("cpu", "memory") if name in amounts)
 
 
 Pair = tuple[Quantity, Quantity | None]  # a request and a limit

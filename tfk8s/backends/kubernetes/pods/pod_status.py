@@ -210,7 +210,7 @@ def unschedulable(job: str, pod: Object, message: str, fields: str) -> str:
         return f"all tasks start together or none, and not all find a node ({of_gang[0]})"
     if short := _SHORT.search(cause):
         resource = short[1]
-        amount = containers.spec(pod)["resources"]["requests"].get(resource, "")
+        amount = containers.spec(pod)["resources"].get("requests", {}).get(resource, "")
         request = f"{amount} {resource}".strip()
         return f"no node has {request} free ({cause}): {remedy(fields, resource)}, or add nodes"
     if missing := admission.missing(job, cause):

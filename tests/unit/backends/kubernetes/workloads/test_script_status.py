@@ -88,3 +88,6 @@ def test_a_job_without_a_pod():
         "change script.cpu or memory in the job file, or --cpu and --memory: the script requests 50m cpu and "
         "512Mi memory, with limits of 2 cpu and 8Gi memory"
     )
+    foreign = make_job()
+    foreign["spec"]["template"]["spec"]["containers"][0]["resources"] = {}
+    assert script_status.status(foreign, None, PodEvents([message])).reason.endswith("the script requests nothing")
