@@ -52,6 +52,15 @@ def test_texts_of_others_stay_texts(show: Show, training: Training) -> None:
     assert window.problems == []
 
 
+def test_the_log_of_a_script(show: Show, training: Training) -> None:
+    window = show(training)
+    is_shown(window, tasks=6)
+    window.page.get_by_role("button", name="show the log of script-4e9c21").click()
+    expect(window.page.locator("#lines")).to_contain_text("script-4e9c21 runs")
+    assert window.page.url.endswith("#local/mnist/script-4e9c21")
+    assert window.problems == []
+
+
 def test_the_keyboard_is_enough(show: Show, training: Training) -> None:
     window = show(training)
     is_shown(window, tasks=6)

@@ -110,9 +110,9 @@ class DetachedPods(_Part):
 
     def log(self, name: str, script: str) -> Iterator[str]:
         """Yield the lines of a script's pod."""
-        from tfk8s.backends.kubernetes.scripts import script_pod
+        from tfk8s.backends.kubernetes.scripts import script_jobs
 
-        return script_pod.read(self._client, self._find(name), script)
+        return script_jobs.read(self._client, self._find(name), script)
 
     def stop(self, name: str, script: str) -> None:
         """Delete a script's Job."""

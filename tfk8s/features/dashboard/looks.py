@@ -1,16 +1,17 @@
-"""Looks at all clusters, at one of them, and at the log of one of its tasks, for the page.
+"""Looks at all clusters, at one of them, and at the log of a task or a script, for the page.
 
 Statuses come by the watches of an observer, which send no requests. A measurement is one request for a task and
-`PAUSE` seconds. Nothing here writes to a cluster.
+`PAUSE` seconds, as is the log of a script. Nothing here writes to a cluster.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tfk8s import api
 from tfk8s.backends.protocol import Backend
@@ -21,6 +22,7 @@ from tfk8s.core.task_names import choose, select
 from tfk8s.errors import InvalidInput, NoSuchCluster, Tfk8sError
 from tfk8s.features.dashboard.topics import Produce, Topic
 from tfk8s.log import log
+from tfk8s.render import script_job
 
 OVERVIEW, CLUSTER, LOG = "overview", "cluster", "log"
 PAUSE = 10.0  # seconds between two measurements, and two lists of clusters of this machine
@@ -33,7 +35,7 @@ _AMOUNTS = ("cpu", "memory", "received", "sent", "gpu", "gpu_memory")
 
 
 class Looks:
-    """Finds the producers of topics: "overview", "cluster SOURCE NAME", "log SOURCE NAME TASK".
+    """Finds the producers of topics: "overview", "cluster SOURCE NAME", "log SOURCE NAME TASK-OR-SCRIPT".
 
     Args:
         sources: the back ends by their names.
@@ -156,21 +158,41 @@ class _ClusterLooks:
 
 
 class _Log:
-    """Sends the lines of a task's log."""
+    """Sends the lines of the log of a task, or of a script that runs without a terminal."""
 
-    def __init__(self, backend: Backend, cluster: str, task: str) -> None:
-        self._backend, self._cluster, self._task = backend, cluster, task
+    def __init__(self, backend: Backend, cluster: str, name: str) -> None:
+        self._backend, self._cluster, self._name = backend, cluster, name
 
     def __call__(self, topic: Topic) -> None:
+        is_script = script_job.is_name(self._name)
         try:
-            tasks = select([self._task], [status.task for status in self._backend.observe(self._cluster).tasks])
-            for line in self._backend.logs(self._cluster, tasks, LogOptions(follow=True, tail=_TAIL)):
-                topic.send("line", line.text[:_LINE])
+            for text in self._script_lines(topic) if is_script else self._task_lines():
+                topic.send("line", text[:_LINE])
                 if not topic.is_wanted():
                     return
-            topic.send("end", f"{self._task} writes no more")
+            topic.send("end", f"{self._name} writes no more")
         except Tfk8sError as error:
             topic.send("end", str(error))
+
+    def _task_lines(self) -> Iterator[str]:
+        tasks = select([self._name], [status.task for status in self._backend.observe(self._cluster).tasks])
+        for line in self._backend.logs(self._cluster, tasks, LogOptions(follow=True, tail=_TAIL)):
+            yield line.text
+
+    def _script_lines(self, topic: Topic) -> Iterator[str]:
+        """Yield the last lines, and after each `PAUSE` the lines that are new."""
+        known = 0
+        while True:
+            scripts = self._backend.observe(self._cluster).scripts
+            is_over = all(script.name != self._name or script.exit_code is not None for script in scripts)
+            number, new = 0, collections.deque[str](maxlen=_TAIL)
+            for number, text in enumerate(self._backend.detached.log(self._cluster, self._name), 1):
+                if number > known:
+                    new.append(text)
+            known = number
+            yield from new
+            if is_over or not topic.wait(PAUSE):
+                return
 
 
 def _beside(topic: Topic, pause: float, look: Produce) -> None:

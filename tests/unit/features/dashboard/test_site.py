@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import http.client
 import json
 import os
@@ -16,8 +17,9 @@ from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.usage import Usage
 from tfk8s.core.events import Event
 from tfk8s.core.progress import StepProgress
-from tfk8s.core.status import Phase
-from tfk8s.features.dashboard import site
+from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus
+from tfk8s.errors import InvalidInput
+from tfk8s.features.dashboard import looks, site
 from tfk8s.features.dashboard.looks import Looks
 from tfk8s.features.dashboard.site import Dashboard
 from tfk8s.sessions.forward import listen
@@ -69,6 +71,21 @@ def stream(page: Dashboard, topics: list[str], kinds: set[str]) -> dict[str, Any
         if line.startswith("data: "):
             message = json.loads(line.removeprefix("data: "))
             found.setdefault(message["kind"], message["data"])
+    connection.close()
+    return found
+
+
+def messages(page: Dashboard, topic: str, last: str) -> list[tuple[str, Any]]:
+    """Return the messages of a topic until one of the kind `last`."""
+    connection, answer = ask(page, f"/{TOKEN}/stream?topic={topic.replace(' ', '%20')}")
+    found: list[tuple[str, Any]] = []
+    while not found or found[-1][0] != last:
+        line = answer.readline().decode()
+        assert line, found
+        if line.startswith("data: "):
+            message = json.loads(line.removeprefix("data: "))
+            found.append((message["kind"], message["data"]))
+            assert message["kind"] != "problem", found
     connection.close()
     return found
 
@@ -157,6 +174,31 @@ def test_a_log(page: Dashboard, backend: FakeBackend) -> None:
     found = stream(page, ["log local mnist worker/0"], {"line", "end"})
     assert found["end"] == "worker/0 writes no more"
     assert stream(page, ["log local mnist worker/9"], {"end"})["end"].startswith('there is no task "worker/9"')
+
+
+class Writing(FakeBackend):
+    """A backend whose script writes two more lines between two looks, and then ends."""
+
+    looks = 0
+
+    def observe(self, name: str) -> ClusterStatus:
+        self.looks += 1
+        code = 0 if self.looks >= 3 else None
+        script = ScriptStatus(name="script-4e9c21", phase=ScriptPhase.RUNNING, command="train.py", exit_code=code)
+        return dataclasses.replace(super().observe(name), scripts=(script,))
+
+    def log(self, name: str, script: str) -> Iterator[str]:
+        if script != "script-4e9c21":
+            raise InvalidInput(f"there is no script {script}")
+        return iter([f"step {number}" for number in range(2 * self.looks)])
+
+
+def test_the_log_of_a_script_has_each_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looks, "PAUSE", 0.01)
+    with Dashboard(Looks({"local": Writing(job_file())}), listen(0), TOKEN) as page:
+        sent = messages(page, "log local mnist script-4e9c21", "end")
+        assert sent == [*(("line", f"step {n}") for n in range(6)), ("end", "script-4e9c21 writes no more")]
+        assert messages(page, "log local mnist script-000000", "end") == [("end", "there is no script script-000000")]
 
 
 class Counting(FakeBackend):

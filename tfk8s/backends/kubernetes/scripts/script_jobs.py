@@ -183,6 +183,19 @@ def show(client: Client, cluster: DeployedCluster, name: str, options: LogOption
     return Outcome(0)
 
 
+def read(client: Client, cluster: DeployedCluster, name: str) -> Iterator[str]:
+    """Return the lines of a script so far, output and errors.
+
+    Raises:
+        InvalidInput: there is no such script.
+        ClusterError: its warm pod sends no log.
+    """
+    if (warm := _find(client, cluster, name)) is None:
+        return script_pod.read(client, cluster, name)
+    lines = warm_requests.lines(client, warm, name, LogOptions())
+    return script_pod.texts(line.partition(" ")[2] for line in lines)
+
+
 def stop(client: Client, cluster: DeployedCluster, name: str) -> None:
     """Delete a script's Job, and wait until its pod is gone. In a warm pod, the script alone ends."""
     if (warm := _find(client, cluster, name)) is not None:

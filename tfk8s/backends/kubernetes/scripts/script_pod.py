@@ -111,10 +111,15 @@ def show(client: Client, cluster: DeployedCluster, name: str, options: LogOption
 def read(client: Client, cluster: DeployedCluster, name: str) -> Iterator[str]:
     """Yield the lines of a script so far, output and errors."""
     if pod := find(client, cluster, name):
-        for line in _lines(client, cluster, pod, LogOptions()):
-            text, _ = _parse(line)
-            if text is not None:
-                yield text.removeprefix(_MARK)
+        yield from texts(_lines(client, cluster, pod, LogOptions()))
+
+
+def texts(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines that a script wrote, of all lines of its log."""
+    for line in lines:
+        text, _ = _parse(line)
+        if text is not None:
+            yield text.removeprefix(_MARK)
 
 
 def _lines(client: Client, cluster: DeployedCluster, pod: Object, options: LogOptions) -> list[str]:

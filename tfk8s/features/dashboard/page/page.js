@@ -206,7 +206,7 @@ function showCluster(cluster) {
 function filtered(cluster) {
   const rows = [
     ...cluster.tasks.map((task) => ({ ...task, name: task.task, log: task.task })),
-    ...cluster.scripts.map((script) => ({ ...script, name: script.script, restarts: 0, reason: script.reason || script.command })),
+    ...cluster.scripts.map((script) => ({ ...script, name: script.script, log: script.script.startsWith("script-") && script.script, restarts: 0, reason: script.reason || script.command })),
   ];
   const words = by("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
   const found = rows.filter((row) => {
