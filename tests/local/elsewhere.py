@@ -25,7 +25,7 @@ from tfk8s import polling
 
 # pytest-xdist may give tests of one module to two processes, whose networks must not meet.
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-_NETWORK = ("198.51.100", "203.0.113", "192.0.2")[_WORKER % 3]  # of documentation (RFC 5737)
+_NETWORK = f"198.18.{_WORKER}"  # of measurements (RFC 2544): a machine may have others as its own
 HERE, THERE, LATER = f"{_NETWORK}.254", f"{_NETWORK}.1", f"{_NETWORK}.253"
 NAMES = ("storage.googleapis.com", "www.googleapis.com", "packages.example", "s3.example", "models.example")
 _DEVICE = f"tfk8s-test{_WORKER}"
