@@ -46,7 +46,7 @@ def test_results_are_read_and_shown(tmp_path: Path) -> None:
     absent = results.missing({"Kubernetes": "1.30"}, "no cluster")
     text = page.page({"kubernetes 1.28": whole, "kubernetes 1.9": found, "kubernetes 1.30": absent})
     assert text.partition("\n## Kubernetes\n")[2].partition("\n## ")[0].endswith(ROWS)
-    assert text.count("Not tested yet.") == 6
+    assert text.count("Not tested yet.") == 7
 
 
 def test_an_absent_run_keeps_its_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -65,6 +65,7 @@ def test_each_test_of_a_feature_exists() -> None:
         features.LOWEST,
         features.KUBERNETES,
         features.WHOLE,
+        features.SCHEDULING,
         features.HELM,
     )
     for node in itertools.chain.from_iterable(nodes for table in tables for nodes in table.values()):

@@ -3,7 +3,7 @@
 python -m versions tensorflow [2.15 …] [mixed] [lowest] [io]
 python -m versions libraries [tf-slim …]
 python -m versions kubernetes [--whole CONTEXT …] [--helm PROGRAM …] [CONTEXT …]
-python -m versions enter CONTEXT REPORT
+python -m versions enter CONTEXT REPORT ["Kueue 0.19.0"]
 python -m versions page
 """
 
@@ -29,6 +29,7 @@ def main() -> int:
     enter = commands.add_parser("enter")
     enter.add_argument("context")
     enter.add_argument("report", type=Path)
+    enter.add_argument("scheduler", nargs="?", default="")
     commands.add_parser("page")
     options = parser.parse_args()
     runs: Iterable[tuple[str, results.Result]] = ()
@@ -39,7 +40,7 @@ def main() -> int:
     elif options.command == "kubernetes":
         runs = contexts.test(options.contexts, options.whole, options.helm)
     elif options.command == "enter":
-        runs = [contexts.enter(options.context, options.report)]
+        runs = [contexts.enter(options.context, options.report, options.scheduler)]
     has_failed = False
     for name, result in runs:
         results.save(name, result)

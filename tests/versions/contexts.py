@@ -35,12 +35,20 @@ def test(contexts: Sequence[str], whole: Sequence[str], helms: Sequence[str]) ->
         yield _run(runs[0][0], features.HELM, {"HELM": helm})
 
 
-def enter(context: str, report: Path) -> tuple[str, results.Result]:
-    """Return the result of `make test-cluster` on a context, from the report of `pytest --junit-xml`."""
+def enter(context: str, report: Path, scheduler: str = "") -> tuple[str, results.Result]:
+    """Return the result of a suite on a context, from the report of `pytest --junit-xml`.
+
+    Args:
+        context: the context of the run.
+        report: the report.
+        scheduler: what the suite tests besides Kubernetes, such as "Kueue 0.19.0"; "" for the whole cluster suite.
+    """
     with tempfile.TemporaryDirectory() as folder:
         variables = _select(context, Path(folder))
         versions = _versions(variables, {})
-    return _named(results.read_report(report, versions, features.WHOLE))
+    if scheduler:
+        versions = {"with": scheduler, **versions}
+    return _named(results.read_report(report, versions, features.SCHEDULING if scheduler else features.WHOLE))
 
 
 def _run(context: str, shown: Mapping[str, Sequence[str]], more: Mapping[str, str]) -> tuple[str, results.Result]:
@@ -56,6 +64,8 @@ def _run(context: str, shown: Mapping[str, Sequence[str]], more: Mapping[str, st
 
 
 def _named(result: results.Result) -> tuple[str, results.Result]:
+    if "with" in result.versions:
+        return f"scheduling {result.versions['with']}", result
     kind = "helm" if "Helm" in result.versions else "kubernetes"
     minor = ".".join(next(iter(result.versions.values())).split(".")[:2])
     return f"{kind} {minor}", result

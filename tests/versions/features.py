@@ -88,6 +88,11 @@ KUBERNETES = {
     ],
 }
 WHOLE = {"the whole cluster suite": ["tests/cluster"]}
+SCHEDULING = {
+    "gangs of PodGroups": ["tests/gang"],
+    "queues of Kueue": ["tests/kueue"],
+    "nodes of Karpenter, with its simulated provider": ["tests/karpenter"],
+}
 HELM = {"the chart's objects": ["tests/chart"], "a release": ["tests/cluster/test_release.py"]}
 
 

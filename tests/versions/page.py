@@ -27,6 +27,7 @@ _LIBRARIES = """`make test-libraries`, on this machine. Each library has an envi
 program prints the same numbers on a cluster of two workers and a ps as in one process. [Libraries](libraries.md) has
 the setting of each."""
 _KUBERNETES = "In kind clusters. Some rows are a run of the whole cluster suite. In the others, the tests show:"
+_SCHEDULING = """`make test-gang`, `make test-kueue` and `make test-karpenter`, in kind clusters. The tests show:"""
 _SECTIONS = {
     "tensorflow": ("TensorFlow and Python", _TENSORFLOW, features.TENSORFLOW),
     "mixed": ("A script and servers of different versions", _MIXED, {}),
@@ -34,6 +35,7 @@ _SECTIONS = {
     "io": ("tensorflow-io", _IO, features.IO),
     "library": ("Libraries", _LIBRARIES, {}),
     "kubernetes": ("Kubernetes", _KUBERNETES, features.KUBERNETES),
+    "scheduling": ("Gangs, queues and autoscalers", _SCHEDULING, features.SCHEDULING),
     "helm": ("Helm", "The tests show the chart's objects, and a release in a cluster.", {}),
 }
 _WIDE = 5  # more versions are rows of a table
