@@ -194,6 +194,9 @@ def test_a_detached_script_is_shown_followed_and_removed(backend, cluster, capfd
     polling.wait_until(lambda: status_of(backend, cluster, name).exit_code == 7, "the exit code to be shown", 60)
     found = status_of(backend, cluster, name)
     assert (found.phase, found.command) == ("Failed", "a.py --steps 5")
+    log = list(backend.detached.log(cluster, name))
+    assert log
+    assert list(backend.detached.log(cluster, name, LogOptions(follow=True))) == log
     backend.detached.stop(cluster, name)
     assert status_of(backend, cluster, name) is None
     with pytest.raises(InvalidInput, match=f'has no script "{name}"'):

@@ -96,6 +96,7 @@ def test_a_script_is_shown_and_stopped_by_name_and_leaves_its_pod(up, run, backe
     assert backend.detached.show(name, script, LogOptions()) == 0
     assert capfd.readouterr().out == "runs\n"
     assert list(backend.detached.log(name, script)) == ["runs"]
+    assert next(backend.detached.log(name, script, LogOptions(follow=True))) == "runs"
     follower = start_tfk8s("logs", "-f", "--namespace", namespace, name, script)
     assert follower.stdout.readline() == "runs\n"
     (pod,) = warm_pods(client, namespace, name)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # commands that need no backend import this module too
     from tfk8s.core.spec import JobFile, Task
     from tfk8s.core.storage.volumes import KeptClaim
     from tfk8s.errors import Tfk8sError
-from tfk8s.core.script import Download, LogOptions, Outcome, Script
+from tfk8s.core.script import WHOLE_LOG, Download, LogOptions, Outcome, Script
 
 
 class TensorBoard(Protocol):
@@ -95,8 +95,8 @@ class Detached(Protocol):
         """
         ...
 
-    def log(self, name: str, script: str) -> Iterator[str]:
-        """Yield the lines of a script's output and errors so far."""
+    def log(self, name: str, script: str, options: LogOptions = WHOLE_LOG) -> Iterator[str]:
+        """Return the lines of a script's output and errors so far; with `follow`, until the script's end."""
         ...
 
     def stop(self, name: str, script: str) -> None:

@@ -162,6 +162,9 @@ class LogOptions:
     brief: bool = False
 
 
+WHOLE_LOG = LogOptions()
+
+
 def shown(lines: Iterable[LogLine], options: LogOptions) -> Iterator[LogLine]:
     """Yield the lines without those that `options.brief` leaves out."""
     own: defaultdict[Task, TensorFlowLines] = defaultdict(TensorFlowLines)

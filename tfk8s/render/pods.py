@@ -117,7 +117,8 @@ def metrics_port(job_file: JobFile) -> int:
 
 def _free_ports(job_file: JobFile) -> Iterator[int]:
     highest = max(ports(job_file))
-    used = {*ports(job_file), *_additional_ports(job_file)}
+    scripts = script_ports(port(job_file, job_file.job(job_file.master)))  # where a warm pod's scripts have servers
+    used = {*ports(job_file), *_additional_ports(job_file), *scripts}
     candidates = itertools.chain(range(highest + 1, MAX_PORT + 1), range(highest - 1, 0, -1))
     return (number for number in candidates if number not in used)
 

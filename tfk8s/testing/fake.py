@@ -21,7 +21,7 @@ from tfk8s.core import job_kinds
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan, Scaling, compare
 from tfk8s.core.resources import NOTHING, named
-from tfk8s.core.script import Download, LogLine, LogOptions, Outcome, Script
+from tfk8s.core.script import WHOLE_LOG, Download, LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.core.storage.claims import claims_to_make
@@ -174,10 +174,10 @@ class FakeBackend:
         self.calls.append(f"show {name} {script} {_words(options)}")
         return self.exit_code if options.follow else 0
 
-    def log(self, name: str, script: str) -> Iterator[str]:
+    def log(self, name: str, script: str, options: LogOptions = WHOLE_LOG) -> Iterator[str]:
         """Yield one line."""
         self._check(name)
-        return iter([f"{script} runs"])
+        return iter([f"{script} runs"][: options.tail])
 
     def stop(self, name: str, script: str) -> None:
         """Record the call."""

@@ -17,7 +17,7 @@ from tfk8s.backends.kubernetes.workloads import program_jobs, task_files, task_p
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.stacks import Stacks
 from tfk8s.backends.usage import Usage
-from tfk8s.core.script import Download, LogOptions, Outcome, Script
+from tfk8s.core.script import WHOLE_LOG, Download, LogOptions, Outcome, Script
 from tfk8s.core.spec import Task
 from tfk8s.core.storage.volumes import KeptClaim
 
@@ -108,11 +108,11 @@ class DetachedPods(_Part):
 
         return script_jobs.show(self._client, self._find(name), script, options).code
 
-    def log(self, name: str, script: str) -> Iterator[str]:
-        """Yield the lines of a script's pod."""
+    def log(self, name: str, script: str, options: LogOptions = WHOLE_LOG) -> Iterator[str]:
+        """Return the lines of a script's pod."""
         from tfk8s.backends.kubernetes.scripts import script_jobs
 
-        return script_jobs.read(self._client, self._find(name), script)
+        return script_jobs.read(self._client, self._find(name), script, options)
 
     def stop(self, name: str, script: str) -> None:
         """Delete a script's Job."""

@@ -1,12 +1,11 @@
 """Looks at all clusters, at one of them, and at the log of a task or a script, for the page.
 
 Statuses come by the watches of an observer, which send no requests. A measurement is one request for a task and
-`PAUSE` seconds, as is the log of a script. Nothing here writes to a cluster.
+`PAUSE` seconds. Nothing here writes to a cluster.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import functools
 import threading
@@ -164,9 +163,8 @@ class _Log:
         self._backend, self._cluster, self._name = backend, cluster, name
 
     def __call__(self, topic: Topic) -> None:
-        is_script = script_job.is_name(self._name)
         try:
-            for text in self._script_lines(topic) if is_script else self._task_lines():
+            for text in self._lines(LogOptions(follow=True, tail=_TAIL)):
                 topic.send("line", text[:_LINE])
                 if not topic.is_wanted():
                     return
@@ -174,25 +172,11 @@ class _Log:
         except Tfk8sError as error:
             topic.send("end", str(error))
 
-    def _task_lines(self) -> Iterator[str]:
+    def _lines(self, options: LogOptions) -> Iterator[str]:
+        if script_job.is_name(self._name):
+            return self._backend.detached.log(self._cluster, self._name, options)
         tasks = select([self._name], [status.task for status in self._backend.observe(self._cluster).tasks])
-        for line in self._backend.logs(self._cluster, tasks, LogOptions(follow=True, tail=_TAIL)):
-            yield line.text
-
-    def _script_lines(self, topic: Topic) -> Iterator[str]:
-        """Yield the last lines, and after each `PAUSE` the lines that are new."""
-        known = 0
-        while True:
-            scripts = self._backend.observe(self._cluster).scripts
-            is_over = all(script.name != self._name or script.exit_code is not None for script in scripts)
-            number, new = 0, collections.deque[str](maxlen=_TAIL)
-            for number, text in enumerate(self._backend.detached.log(self._cluster, self._name), 1):
-                if number > known:
-                    new.append(text)
-            known = number
-            yield from new
-            if is_over or not topic.wait(PAUSE):
-                return
+        return (line.text for line in self._backend.logs(self._cluster, tasks, options))
 
 
 def _beside(topic: Topic, pause: float, look: Produce) -> None:

@@ -183,16 +183,16 @@ def show(client: Client, cluster: DeployedCluster, name: str, options: LogOption
     return Outcome(0)
 
 
-def read(client: Client, cluster: DeployedCluster, name: str) -> Iterator[str]:
-    """Return the lines of a script so far, output and errors.
+def read(client: Client, cluster: DeployedCluster, name: str, options: LogOptions) -> Iterator[str]:
+    """Return the lines of a script so far, output and errors; with `follow`, until the script's end.
 
     Raises:
         InvalidInput: there is no such script.
         ClusterError: its warm pod sends no log.
     """
     if (warm := _find(client, cluster, name)) is None:
-        return script_pod.read(client, cluster, name)
-    lines = warm_requests.lines(client, warm, name, LogOptions())
+        return script_pod.read(client, cluster, name, options)
+    lines = warm_requests.lines(client, warm, name, options)
     return script_pod.texts(line.partition(" ")[2] for line in lines)
 
 

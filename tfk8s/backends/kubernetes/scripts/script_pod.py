@@ -24,7 +24,7 @@ from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.protocol import NODE_TIMEOUT
 from tfk8s.core import naming
 from tfk8s.core.output.tensorflow_log import TensorFlowLines
-from tfk8s.core.script import LogOptions, Outcome
+from tfk8s.core.script import WHOLE_LOG, LogOptions, Outcome
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.render import script_job
@@ -108,10 +108,21 @@ def show(client: Client, cluster: DeployedCluster, name: str, options: LogOption
         write(_lines(client, cluster, pod, options), options)
 
 
-def read(client: Client, cluster: DeployedCluster, name: str) -> Iterator[str]:
-    """Yield the lines of a script so far, output and errors."""
+def read(client: Client, cluster: DeployedCluster, name: str, options: LogOptions = WHOLE_LOG) -> Iterator[str]:
+    """Yield the lines of a script so far, output and errors; with `follow`, until the script's end."""
     if pod := find(client, cluster, name):
-        yield from texts(_lines(client, cluster, pod, LogOptions()))
+        options = _with_ends(pod, options)
+        yield from texts(_followed(client, pod, options) if options.follow else _lines(client, cluster, pod, options))
+
+
+def _followed(client: Client, pod: Object, options: LogOptions) -> Iterable[str]:
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+
+    def may_write() -> bool:
+        found = client.find(paths.pod(namespace, name))
+        return found is not None and script_status.ended(found) is None
+
+    return logs.Follower(client, namespace, name, options, may_write, naming.SCRIPT_CONTAINER)
 
 
 def texts(lines: Iterable[str]) -> Iterator[str]:
