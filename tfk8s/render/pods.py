@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfk8s.core import job_kinds, naming
-from tfk8s.core.addresses import MAX_PORT, POD_NAMESPACE, pod_address
+from tfk8s.core.addresses import MAX_PORT, POD_NAMESPACE, pod_address, script_ports
 from tfk8s.core.compact import JobSize, format_jobs
 from tfk8s.core.environment import data_variables
 from tfk8s.core.job_file.mappings import EnvSource, Security

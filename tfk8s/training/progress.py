@@ -1,9 +1,9 @@
 """`tfk8s.progress()`: the steps of a program or a script, for its user.
 
 The line goes to standard error: in place and with a bar on a terminal, else every ten seconds. So `tfk8s submit`,
-`tfk8s run`, `tfk8s logs` and `kubectl logs` show the line without help. On this machine, the line also goes to the file
-that `TFK8S_PROGRESS` names, which `tfk8s status` reads. On Kubernetes, `tfk8s status` reads the pod's log: pods have no
-right to write to their objects.
+`tfk8s run`, `tfk8s logs` and `kubectl logs` show the line without help. The line also goes to the file that
+`TFK8S_PROGRESS` names: `tfk8s status` reads the file on this machine, and in a pod the process of the metrics. On
+Kubernetes, `tfk8s status` reads the pod's log: pods have no right to write to their objects.
 
 Standard library only: this file also runs in pods.
 """

@@ -1,4 +1,4 @@
-{{- /* The job file with its defaults, as JSON: {labels, spec, port, ports, ttl, limits, keeper, watchesUse, drained, activityPort, readers, metricsPort, jobs, servers, programs, target, dispatcher, gang, allTasks, priority, claims}, the master's job first.
+{{- /* The job file with its defaults, as JSON: {labels, spec, port, ports, ttl, limits, keeper, watchesUse, drained, activityPort, scriptPort, readers, metricsPort, jobs, servers, programs, target, dispatcher, gang, allTasks, priority, claims}, the master's job first.
        It rejects what values.schema.json can't, with the messages of `tfk8s validate`. */}}
 {{- define "tfk8s.cluster" }}
 {{- if ne (.Values.namespace | default .Release.Namespace) .Release.Namespace }}
@@ -51,7 +51,7 @@
 {{- $idle := dict "remove" .Values.idle }}{{ if kindIs "map" .Values.idle }}{{ $idle = .Values.idle }}{{ end }}{{ $limits := dict }}{{ range $name, $value := dict "TFK8S_MAX_DURATION" .Values.max_duration "TFK8S_IDLE" (get $idle "remove") "TFK8S_SUSPEND" (get $idle "suspend") }}{{ with $value }}{{ $_ := set $limits $name (include "tfk8s.seconds" .) }}{{ end }}{{ end }}
 {{- with $limits.TFK8S_SUSPEND }}{{ with $limits.TFK8S_IDLE }}{{ if ge (int64 $limits.TFK8S_SUSPEND) (int64 .) }}{{ fail "idle: the cluster would be removed before it is suspended" }}{{ end }}{{ end }}{{ if $.Values.queue }}{{ fail "idle.suspend: a cluster in a queue can't be suspended" }}{{ end }}{{ end }}
 {{- $drained := list }}{{ range $jobs }}{{ if .drained }}{{ $drained = append $drained . }}{{ end }}{{ end }}{{ $watchesUse := or (hasKey .Values "idle") (gt (len $drained) 0) }}
-{{- $highest := 0 }}{{ $used := $ports }}{{ $pods := list .Values.pod }}{{ range $ports }}{{ $highest = max $highest . | int }}{{ end }}
+{{- $port := int (first $jobs).port }}{{ $scriptPort := ternary (add $port 100) (sub $port 1000) (le (add $port 132) 65535) | int }}{{ $highest := 0 }}{{ $used := untilStep $scriptPort (add $scriptPort 32 | int) 1 | concat $ports }}{{ $pods := list .Values.pod }}{{ range $ports }}{{ $highest = max $highest . | int }}{{ end }}
 {{- range $jobs }}{{ $pods = append $pods .settings.pod }}{{ end }}
 {{- range $pods | compact }}{{ range concat (.containers | default list) (.initContainers | default list) }}
   {{- range .ports }}{{ $used = append $used (int .containerPort) }}{{ end }}{{ end }}{{ end }}
@@ -59,7 +59,7 @@
 {{- $free := list }}{{ range untilStep (sub $highest 1 | int) (sub $highest (add1 $count) | int) -1 | concat $up }}
   {{- if not (has . $used) }}{{ $free = append $free . }}{{ end }}{{ end }}{{ $readers := list }}{{ with .Values.metrics }}{{ $readers = kindIs "map" . | ternary . (dict "from" (list (dict "pods" (dict "app.kubernetes.io/name" "prometheus")))) | dig "from" list }}{{ end }}
 {{- dict "labels" $labels "spec" (join "," $spec) "sizes" (join "," $sizes) "port" $default "ports" $ports "ttl" (include "tfk8s.seconds" (.Values.ttl | default 3600))
-      "limits" $limits "keeper" (or $watchesUse (gt (len $limits) 0)) "watchesUse" $watchesUse "drained" $drained "activityPort" (first $free) "readers" $readers "metricsPort" (index $free 1) "jobs" $jobs "servers" $serverJobs "programs" $programs "target" $target "dispatcher" $dispatcher "gang" $gang "allTasks" $all "priority" (get (first $kinds | fromJson) "priorityClassName") "claims" $claims | toJson }}{{ end }}
+      "limits" $limits "keeper" (or $watchesUse (gt (len $limits) 0)) "watchesUse" $watchesUse "drained" $drained "activityPort" (first $free) "scriptPort" $scriptPort "readers" $readers "metricsPort" (index $free 1) "jobs" $jobs "servers" $serverJobs "programs" $programs "target" $target "dispatcher" $dispatcher "gang" $gang "allTasks" $all "priority" (get (first $kinds | fromJson) "priorityClassName") "claims" $claims | toJson }}{{ end }}
 
 {{- /* Texts that are not empty if a job has a program, or runs tf.data's service. */}}
 {{- define "tfk8s.program" }}{{ if kindIs "map" . }}{{ join " " .program }}{{ end }}{{ end }}

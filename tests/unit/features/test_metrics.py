@@ -152,6 +152,16 @@ def test_a_pipe_in_the_place_of_the_progress_delays_nobody(notes: Notes) -> None
     assert ("tfk8s_task_step", "") not in read(notes, "program")
 
 
+def test_nothing_in_the_place_of_a_file_costs_a_descriptor_or_a_wait(notes: Notes) -> None:
+    notes.progress.parent.mkdir()
+    notes.progress.mkdir()
+    os.mkfifo(notes.progress.with_name("starts"))
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        assert (notes.read(), notes.read_progress()) == ((0, False), None)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
 def test_a_full_disk_does_not_harm_the_task(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     notes = Notes(tmp_path / "file" / "folder")

@@ -54,6 +54,11 @@ def test_each_task_has_a_port_of_its_own_for_metrics() -> None:
     assert pods.metrics_port(cluster()) != pods.activity_port(cluster())
 
 
+def test_no_port_is_one_of_a_scripts_servers() -> None:
+    made = job_file("a", Job(name="chief"), Job(name="ps", port=2320), metrics=Metrics())
+    assert (pods.activity_port(made), pods.metrics_port(made)) == (2321, 2354)  # scripts have 2322 to 2353
+
+
 def test_without_the_key_nothing_changes() -> None:
     without = cluster(metrics=None)
     assert "metrics" not in str(containers(without)).lower()

@@ -42,6 +42,9 @@ def test_main_processes_of_a_container(tmp_path: Path) -> None:
     write_stat(tmp_path / "1", "python3", "S")
     write_stat(tmp_path / "20", "python3", "S", parent=0)  # the inspector itself
     assert inspector.main_processes(tmp_path) == [1]
+    write_stat(tmp_path / "9", "python3", "S", parent=1)
+    (tmp_path / "9" / "cmdline").write_bytes(b"python3\0-P\0-m\0tfk8s.features.metrics.pod\x002222\0")
+    assert inspector.main_processes(tmp_path) == [1]
     write_stat(tmp_path / "12", "python3", "S", parent=1)
     write_stat(tmp_path / "13", "worker", "S", parent=12)
     assert inspector.main_processes(tmp_path) == [12]

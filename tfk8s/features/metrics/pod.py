@@ -70,18 +70,24 @@ class Notes:
 
     def read(self) -> tuple[int, bool]:
         """Return the number of starts, and whether the server or the program runs."""
-        with contextlib.suppress(OSError, ValueError):
-            starts, runs = self._starts.read_text().split()
+        with contextlib.suppress(ValueError):
+            starts, runs = _text(self._starts).split()
             return int(starts), runs == "1"
         return 0, False
 
     def read_progress(self) -> progress.StepProgress | None:
-        """Return the last report of `tfk8s.progress`; None without one. The file may be anything."""
-        with contextlib.suppress(OSError):
-            file = os.open(self.progress, os.O_RDONLY | os.O_NONBLOCK)  # a pipe has no writer
-            with open(file, "rb") as opened:
-                return progress.parse((opened.read(_MAX_PROGRESS) or b"").decode(errors="replace"))
-        return None
+        """Return the last report of `tfk8s.progress`; None without one."""
+        return progress.parse(_text(self.progress))
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file; "" without one. A program may have put anything in its place, such as a pipe."""
+    with (
+        contextlib.suppress(OSError),
+        open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file,
+    ):
+        return (file.read(_MAX_PROGRESS) or b"").decode(errors="replace")
+    return ""
 
 
 def start(port: int, kind: str = "server") -> Notes:

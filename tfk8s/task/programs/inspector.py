@@ -72,7 +72,14 @@ def main_processes(proc: Path = _PROC) -> list[int]:
     if answering := sorted({pid for pid in listening if (proc / str(pid)).exists()}):
         return answering
     pids = [int(folder.name) for folder in proc.glob("[0-9]*")]
-    return sorted(pid for pid in pids if sample(pid, proc).parent == 1) or [1]
+    return sorted(pid for pid in pids if sample(pid, proc).parent == 1 and not _is_helper(proc / str(pid))) or [1]
+
+
+def _is_helper(folder: Path) -> bool:
+    """Return whether a process is one of tfk8s beside the task, such as that of the metrics."""
+    with contextlib.suppress(OSError):  # the process has ended
+        return b"\0tfk8s.features." in (folder / "cmdline").read_bytes()
+    return False
 
 
 def ask(pids: Iterable[int], timeout: float = ANSWER_TIMEOUT) -> dict[int, bytes | None]:
