@@ -76,7 +76,7 @@ def test_kubectl_can_apply_each_object_without_the_option_server_side(text: str)
     The limit is TotalAnnotationSizeLimitB in k8s.io/apimachinery/pkg/api/validation. The rest is for the next files.
     """
     for item in render.objects(loads(text, "job.yaml")):
-        assert len(json.dumps(item)) < 250_000
+        assert len(json.dumps(item)) < 256_000
 
 
 SCRIPT = """
