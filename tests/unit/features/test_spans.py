@@ -18,6 +18,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from tfk8s.cli.app import command_names
 from tfk8s.cluster.scripts import make_script
 from tfk8s.features.spans.here import of_command
+from tfk8s.log import log
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 OK, ERROR = 1, 2  # of opentelemetry.proto.trace.v1.Status
@@ -30,9 +31,13 @@ class Collector:
         url: its address.
         spans: the spans so far.
         services: the service of each request.
+        head: the answer, which is sent slowly if it has no end.
+        closing: set when the test ends.
     """
 
     def __init__(self) -> None:
+        self.head = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+        self.closing = threading.Event()
         self.spans: list[Span] = []
         self.services: list[str] = []
         collector = self
@@ -44,9 +49,9 @@ class Collector:
                     values = {item.key: item.value.string_value for item in part.resource.attributes}
                     collector.services.append(values["service.name"])
                     collector.spans += [span for scope in part.scope_spans for span in scope.spans]
-                self.send_response(200)
-                self.send_header("content-length", "0")
-                self.end_headers()
+                self.wfile.write(collector.head)
+                while not (collector.head.endswith(b"\r\n\r\n") or collector.closing.wait(0.2)):
+                    self.wfile.write(b"x")
 
             def log_message(self, *_: object) -> None:
                 """Print nothing."""
@@ -56,7 +61,8 @@ class Collector:
 
 
 @pytest.fixture(autouse=True)
-def _no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "handlers", [])
     for name in ("TRACEPARENT", "TRACESTATE"):
         monkeypatch.setenv(name, "")  # so that the end of the test restores what a span sets
         monkeypatch.delenv(name)
@@ -69,6 +75,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     thread.start()
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
     yield collector
+    collector.closing.set()
     collector.server.shutdown()
     collector.server.server_close()
     thread.join()
@@ -88,11 +95,14 @@ def test_a_command_is_a_span_with_its_exit_code(collector: Collector, code: int,
     assert collector.services == ["tfk8s"]
 
 
-def test_ctrl_c_ends_the_span(collector: Collector) -> None:
-    with pytest.raises(KeyboardInterrupt), of_command(["up"]):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(
+    ("error", "code"), [(KeyboardInterrupt(), 130), (SystemExit(143), 143), (SystemExit(129), 129)]
+)
+def test_a_signal_ends_the_span(collector: Collector, error: BaseException, code: int) -> None:
+    with pytest.raises(type(error)), of_command(["up"]):
+        raise error
     (span,) = collector.spans
-    assert (exit_code(span), span.status.code, len(span.events)) == (130, ERROR, 0)
+    assert (exit_code(span), span.status.code, len(span.events)) == (code, ERROR, 0)
 
 
 def test_a_trace_goes_on_in_a_script(collector: Collector, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -113,18 +123,75 @@ def test_a_parent_that_is_none_begins_a_trace(collector: Collector, monkeypatch:
     assert collector.spans[0].parent_span_id == b""
 
 
+@pytest.mark.parametrize("variable", ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"])
 def test_a_collector_that_is_gone_costs_a_line(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], variable: str
 ) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv(variable, "http://127.0.0.1:1")
+    with of_command(["ls"]) as end:
+        end(0)
+    assert capfd.readouterr().err == f"tfk8s: the collector that {variable} names did not take the command's span\n"
+
+
+def test_a_slow_collector_costs_two_seconds(collector: Collector, capfd: pytest.CaptureFixture[str]) -> None:
+    collector.head = b"HTTP/1.1 200 OK\r\nslow: "
     start = time.monotonic()
     with of_command(["ls"]) as end:
         end(0)
-    assert time.monotonic() - start < 10
-    assert [record.getMessage() for record in caplog.records if record.name == "tfk8s"] == [
-        "the collector that OTEL_EXPORTER_OTLP_ENDPOINT names did not take the command's span"
-    ]
-    assert len(capfd.readouterr().err.splitlines()) <= 1  # the line itself, where the command line prints logs
+    assert 1 < time.monotonic() - start < 10
+    assert "did not take the command's span" in capfd.readouterr().err
+
+
+def test_a_collector_that_refuses_costs_a_line(collector: Collector, capfd: pytest.CaptureFixture[str]) -> None:
+    collector.head = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n"
+    with of_command(["ls"]) as end:
+        end(0)
+    assert len(capfd.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("variable", "value"), [
+    ("OTEL_EXPORTER_OTLP_HEADERS", "authorization: Bearer SECRET"), ("OTEL_RESOURCE_ATTRIBUTES", "foo"),
+    ("OTEL_EXPORTER_OTLP_COMPRESSION", "none at all"),
+])  # fmt: skip
+def test_warnings_of_the_packages_are_not_shown(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with of_command(["ls"]) as end:
+        end(0)
+    assert (len(collector.spans), capfd.readouterr().err) == (1, "")
+
+
+@pytest.mark.parametrize(("variable", "value", "reason"), [
+    ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "a\x1b[31m\nb",
+     "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT must be a non-negative integer but got a^[[31m b"),
+    ("OTEL_PYTHON_EXPORTER_OTLP_HTTP_TRACES_CREDENTIAL_PROVIDER", "SECRET",
+     "Requested component '…' not found in entry point 'opentelemetry_otlp_credential_provider'"),
+])  # fmt: skip
+def test_a_variable_that_is_not_valid_costs_a_line(
+    collector: Collector,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    variable: str,
+    value: str,
+    reason: str,
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20SECRET")
+    monkeypatch.setenv(variable, value)
+    with of_command(["ls"]) as end:
+        end(0)
+    assert capfd.readouterr().err == f"tfk8s: there is no span of this command: {reason}\n"
+    assert collector.spans == []
+
+
+@pytest.mark.parametrize(("variable", "value"), [("OTEL_SDK_DISABLED", "true"), ("OTEL_TRACES_SAMPLER", "always_off")])
+def test_a_span_that_nobody_wants_costs_no_line(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with of_command(["ls"]) as end:
+        end(0)
+    assert (collector.spans, capfd.readouterr().err) == ([], "")
 
 
 def test_without_the_packages_there_is_no_span(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,3 +217,10 @@ def test_the_command_line_makes_a_span(collector: Collector, variable: dict[str,
     ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variable}, check=False)
     assert (ended.returncode, "no-such-file.yaml" in ended.stderr) == (2, True)
     assert [(span.name, exit_code(span)) for span in collector.spans] == [("tfk8s validate", 2)] * count
+
+
+@pytest.mark.programs
+def test_completion_makes_no_span(collector: Collector) -> None:
+    words = {"_TFK8S_COMPLETE": "complete_fish", "_TYPER_COMPLETE_ARGS": "tfk8s va", "COMP_WORDS": "tfk8s va"}
+    subprocess.run([sys.executable, "-m", "tfk8s"], capture_output=True, env=os.environ | words, check=False)
+    assert collector.spans == []
