@@ -2,12 +2,14 @@
 
 import http.client
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import websocket
 from on_cluster import make_job, make_job_file
 
+from tfk8s.backends.kubernetes.api_server.reflector import STREAM_TIMEOUT
 from tfk8s.features.dashboard.looks import Looks
 from tfk8s.features.dashboard.site import Dashboard
 from tfk8s.sessions.forward import listen
@@ -53,9 +55,13 @@ def test_browsers_together_cost_one_request_a_task_and_measurement(up, backend, 
     name = up(make_job_file("watched", make_job("ps", tasks=2), make_job("worker")))
     with Dashboard(Looks({"kubernetes": backend}), listen(0), "page") as page, ThreadPoolExecutor(BROWSERS) as browsers:
         sent.clear()
+        start = time.monotonic()
         seen = list(browsers.map(lambda _: measurements(page, f"cluster kubernetes {name}"), range(BROWSERS)))
     assert seen == [{"ps/0", "ps/1", "worker/0"}] * BROWSERS
     sent = [url for url in sent if not url.startswith("/page/")]
     commands = [url for url in sent if "/exec" in url]
     assert len(commands) <= 3 * LOOKS, sent
-    assert len(sent) - len(commands) <= 4 * LOOKS + 10, sent  # the lists of a measurement; watches, and the events
+    watches = [url for url in sent if "watch=true" in url]
+    assert len({url.partition("?")[0] for url in watches}) == 3  # each is renewed all `STREAM_TIMEOUT` seconds
+    assert len(watches) <= 3 * (2 + (time.monotonic() - start) / STREAM_TIMEOUT), sent
+    assert len(sent) - len(commands) - len(watches) <= 4 * LOOKS + 6, sent  # the lists of a measurement; the events

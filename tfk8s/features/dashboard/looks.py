@@ -1,6 +1,6 @@
 """Looks at all clusters, at one of them, and at the log of a task or a script, for the page.
 
-Statuses come by the watches of an observer, which send no requests. A measurement is one request for a task and
+Statuses come by the watches of an observer. A measurement is one request for a task and
 `PAUSE` seconds. Nothing here writes to a cluster.
 """
 
