@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tfk8s.backends.kubernetes.api_server import paths
+
 Object = dict[str, Any]
 Fault = Callable[["Handler", Callable[[], None]], None]  # gets a request, and a function that serves the request
 
@@ -39,6 +41,7 @@ class ApiServer:
         logs: the lines of a pod's log, each with its time.
         versions: the versions of groups besides that of Kubernetes 1.29 and later.
         port: of 127.0.0.1.
+        has_controllers: StatefulSets have pods.
     """
 
     objects: dict[str, Object] = field(default_factory=dict)
@@ -50,6 +53,7 @@ class ApiServer:
     versions: tuple[str, ...] = ()
     version: int = 1
     port: int = 0
+    has_controllers: bool = True
     changed: threading.Condition = field(default_factory=threading.Condition)
     closing: threading.Event = field(default_factory=threading.Event)
 
@@ -86,13 +90,23 @@ class ApiServer:
         """Create or change an object; return the new object."""
         with self.changed:
             old = self.objects.get(path)
-            new = copy.deepcopy(thing)
-            own = {"resourceVersion": "", "creationTimestamp": "2026-01-01T00:00:00Z", "uid": f"uid-{self.version}"}
-            new["metadata"] = {**own, **(old or {}).get("metadata", {}), **thing["metadata"]}
+            new = self.complete(path, thing)
             if old is None or {**old, "metadata": None} != {**new, "metadata": None}:
                 self._note(new, "MODIFIED" if old else "ADDED", path)
                 self.objects[path] = new
             return self.objects[path]
+
+    def complete(self, path: str, thing: Object) -> Object:
+        """Return an object with what an API server adds."""
+        uid = f"uid-{self.version}"
+        added = {"creationTimestamp": "2026-01-01T00:00:00Z", "uid": uid, "generation": 1, "namespace": "here"}
+        old, resource = self.objects.get(path, {}), paths.resource(path)
+        assert resource
+        if resource.kind == "Node":
+            del added["namespace"]
+        status = {"status": old.get("status", {})} if resource.kind in _WITH_STATUS else {}
+        metadata = {**added, **old.get("metadata", {}), **thing["metadata"]}
+        return {"kind": resource.kind, **status, **copy.deepcopy(thing), "metadata": metadata}
 
     def remove(self, path: str) -> None:
         """Delete an object, and the pods of a StatefulSet."""
@@ -109,6 +123,8 @@ class ApiServer:
 
     def make_pods(self) -> None:
         """Act as the controllers: have a ready pod for each task of each StatefulSet, and no other pods of tasks."""
+        if not self.has_controllers:
+            return
         wanted = {}
         for path, made in list(self.objects.items()):
             if "/statefulsets/" not in path:
@@ -118,7 +134,8 @@ class ApiServer:
                 template = made["spec"]["template"]
                 metadata = {"namespace": "here", **template["metadata"], "name": name}
                 wanted[f"/api/v1/namespaces/here/pods/{name}"] = {
-                    "metadata": metadata, "spec": {**template["spec"], "nodeName": "node"}, "status": _ready(),
+                    "metadata": metadata, "status": _ready(),
+                    "spec": {"restartPolicy": "Always", **template["spec"], "nodeName": "node"},
                 }  # fmt: skip
         for path in [path for path in self.objects if "/pods/" in path and path not in wanted]:
             if "session-script" not in json.dumps(self.objects[path]):
@@ -248,12 +265,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             versions = [{"groupVersion": version} for version in ("flowcontrol.apiserver.k8s.io/v1", *api.versions)]
             return 200, {"groups": [{"versions": versions}]}
         is_collection = path.rpartition("/")[2] in _COLLECTIONS
+        if method == "POST":
+            path = f"{path}/{self.body['metadata']['name']}"
         if method in ("PATCH", "POST") and query.get("dryRun"):
-            return 200, self.body
+            return 200, api.complete(path, self.body)
         if method == "PATCH":
             return 200, api.put(path, self.body)
         if method == "POST":
-            path = f"{path}/{self.body['metadata']['name']}"
             return (409, _status("AlreadyExists")) if path in api.objects else (201, api.put(path, self.body))
         if method == "DELETE":
             for one in [one for one, _ in api.listed(path, selector)] if is_collection else [path]:
@@ -263,7 +281,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if is_collection:
             api.make_pods()
             items = [thing for _, thing in api.listed(path, selector)]
-            return 200, {"metadata": {"resourceVersion": str(api.version)}, "items": items}
+            return 200, {"kind": "List", "metadata": {"resourceVersion": str(api.version)}, "items": items}
         return (200, api.objects[path]) if path in api.objects else (404, _status("NotFound"))
 
     def _events(self, path: str, query: dict[str, str]) -> Iterator[str]:
@@ -290,6 +308,8 @@ _COLLECTIONS = {
     "events", "nodes", "persistentvolumeclaims",
 }  # fmt: skip
 
+_WITH_STATUS = {"Job", "Node", "PersistentVolumeClaim", "Pod", "PodDisruptionBudget", "Service", "StatefulSet"}
+
 
 def _ready() -> Object:
     state = {"running": {"startedAt": "2026-01-01T00:00:01Z"}}
@@ -298,7 +318,7 @@ def _ready() -> Object:
 
 
 def _selects(selector: str, thing: Object) -> bool:
-    labels = thing["metadata"].get("labels", {})
+    labels = thing.get("metadata", {}).get("labels", {})
     for term in filter(None, selector.split(",")):
         name, equal, value = term.partition("=")
         if equal and (labels.get(name.rstrip("!")) == value) == name.endswith("!"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -283,9 +284,9 @@ BREAKS: dict[str, Fault] = {
 
 
 def put(server: ApiServer, name: str, phase: str) -> None:
-    server.put(
-        f"{PODS}/{name}", {"metadata": {"name": name, "labels": {"a": "session-script"}}, "status": {"phase": phase}}
-    )
+    metadata = {"name": name, "labels": {"a": "session-script"}}
+    spec = {"containers": [], "restartPolicy": "Always"}
+    server.put(f"{PODS}/{name}", {"metadata": metadata, "spec": spec, "status": {"phase": phase}})
 
 
 def told(change: ObjectChange) -> str:
@@ -321,6 +322,19 @@ def test_an_object_deleted_between_watches_is_reported_as_last_seen(server: ApiS
     put(server, "two", "Failed")
     server.faults[len(server.requests)] = refuses(410)
     assert [told(next(changes)) for _ in range(2)] == ["one gone, was Running", "two Failed"]
+
+
+def test_a_good_list_follows_a_bad_object_in_a_watch(server: ApiServer) -> None:
+    put(server, "one", "Running")
+    changes = Reflector(Client(None), PODS, {}).changes()
+    next(changes)
+    bad = {"type": "MODIFIED", "object": {**server.objects[f"{PODS}/one"], "status": 5}}
+    later = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "90"}}}
+    server.faults[len(server.requests)] = lambda handler, _: handler.stream(map(json.dumps, (bad, later)))
+    put(server, "one", "Succeeded")
+    assert told(next(changes)) == "one Succeeded"
+    assert [request.partition("?watch")[0] for request in server.requests[-2:]] == [f"GET {PODS}"] * 2
+    assert "watch" not in server.requests[-1]
 
 
 def test_a_forbidden_watch_is_an_error(server: ApiServer) -> None:

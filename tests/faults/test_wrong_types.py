@@ -1,4 +1,4 @@
-"""An API server whose objects have fields of wrong types: one error, and never a bug of tfk8s itself."""
+"""An API server whose objects have fields of wrong types, or lack some: one error, and never a bug of tfk8s."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import client
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.core.spec import Job, JobFile
-from tfk8s.errors import ClusterError, Tfk8sError
+from tfk8s.errors import BackendUnreachable, ClusterError, Tfk8sError
 
 JOB_FILE = JobFile(name="demo", image="x", jobs=(Job(name="chief"), Job(name="worker", tasks=2)), master="chief")
 TRIES = int(os.environ.get("TFK8S_TEST_TRIES", "60"))
@@ -34,6 +34,13 @@ NODE = {
 VALUES = [
     None, 0, -1, 1e308, 10**400, True, "", "x", "\ud800", [], {}, [[]], [None], ["x"], {"x": 1}, {"": None},
     "2026-13-45T99:99:99Z", "1e999", "-5Gi",
+]  # fmt: skip
+MISSING = ...  # in place of a value
+POD, WORKLOAD = "/api/v1/namespaces/here/pods/demo-worker-0", "/apis/apps/v1/namespaces/here/statefulsets/demo-worker"
+NEEDED = [
+    (POD, "metadata.uid"), (POD, "metadata.namespace"), (POD, "metadata.creationTimestamp"), (POD, "spec"),
+    (POD, "spec.containers"), (POD, "status"), (WORKLOAD, "kind"), (WORKLOAD, "metadata"), (WORKLOAD, "spec.replicas"),
+    (WORKLOAD, "spec.template.metadata.labels"), ("/api/v1/namespaces/here/services/demo", "metadata.name"),
 ]  # fmt: skip
 ACTIONS: dict[str, Callable[[KubernetesBackend], object]] = {
     "status": lambda backend: backend.observe("demo"),
@@ -68,25 +75,49 @@ def fields(item: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 def spoil(item: Any, at: tuple[Any, ...], value: Any) -> None:
     for key in at[:-1]:
         item = item[key]
-    item[at[-1]] = value
+    if value is MISSING:
+        del item[at[-1]]
+    else:
+        item[at[-1]] = value
 
 
+def is_refused(action: str, what: str) -> bool:
+    try:
+        ACTIONS[action](KubernetesBackend(namespace="here"))
+    except Tfk8sError:
+        return True
+    except Exception as error:
+        raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
+    return False
+
+
+@pytest.mark.parametrize("values", [VALUES, [MISSING]], ids=["wrong", "missing"])
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_field_of_a_wrong_type_is_no_bug(server: ApiServer, action: str) -> None:
+def test_a_field_of_a_wrong_type_or_none_is_no_bug(server: ApiServer, action: str, values: list[Any]) -> None:
     good, chance = copy.deepcopy(server.objects), random.Random(action)  # noqa: S311 - the same in each run
+    server.has_controllers = False  # they need good objects
     refused = 0
     for _ in range(TRIES):
         server.objects = copy.deepcopy(good)
         path = chance.choice(sorted(good))
-        at, value = chance.choice(list(fields(good[path]))), chance.choice(VALUES)
+        at, value = chance.choice(list(fields(good[path]))), chance.choice(values)
         spoil(server.objects[path], at, copy.deepcopy(value))
-        try:
-            ACTIONS[action](KubernetesBackend(namespace="here"))
-        except Tfk8sError:
-            refused += 1
-        except Exception as error:
-            raise AssertionError(f"{path} {at} {str(value)[:40]!r}: {type(error).__name__}: {error}") from error
+        refused += is_refused(action, f"{path} {at} {str(value)[:40]!r}")
     assert refused
+
+
+@pytest.mark.parametrize(("path", "field"), NEEDED)
+def test_what_an_api_server_always_sends_is_needed(server: ApiServer, path: str, field: str) -> None:
+    spoil(server.objects[path], tuple(field.split(".")), MISSING)
+    server.has_controllers = False
+    with pytest.raises(BackendUnreachable, match=f"the field {field} in its answer has no value of Kubernetes"):
+        ACTIONS["status" if "pods" in path else "diff"](KubernetesBackend(namespace="here"))
+
+
+def test_a_status_is_no_object(server: ApiServer) -> None:
+    server.objects["/api/v1/namespaces/here/services/demo"] = {"kind": "Status", "status": "Success"}
+    with pytest.raises(BackendUnreachable, match="the field kind in its answer"):
+        ACTIONS["diff"](KubernetesBackend(namespace="here"))
 
 
 @pytest.mark.parametrize("lacks", ["variable", "container"])

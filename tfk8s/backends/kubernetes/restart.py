@@ -45,7 +45,7 @@ def restarts_quickly(pod: Object, now: float) -> bool:
     if running is None or "deletionTimestamp" in pod["metadata"]:
         return False
     restarts = containers.statuses(pod)[0]["restartCount"]
-    return bool(restarts < _MAX_RESTARTS or now - pod_status.seconds(running["startedAt"]) > _BACKOFF_RESET)
+    return bool(restarts < _MAX_RESTARTS or now - pod_status.since(pod) > _BACKOFF_RESET)
 
 
 def _running(pod: Object) -> Object | None:

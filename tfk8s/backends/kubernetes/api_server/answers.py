@@ -7,7 +7,7 @@ import json
 import time
 from typing import Any
 
-from tfk8s.backends.kubernetes.api_server import shapes
+from tfk8s.backends.kubernetes.api_server import paths, shapes
 from tfk8s.backends.kubernetes.api_server.transport import Response
 from tfk8s.polling import Clock
 from tfk8s.render.pods import Object
@@ -33,12 +33,13 @@ def body(response: Response, *, clock: Clock = time.monotonic) -> bytes:
     return bytes(content)
 
 
-def parse(data: bytes) -> Object:
-    """Return the object in an answer.
+def parse(data: bytes, method: str = "GET", path: str = "") -> Object:
+    """Return the object in the answer to a request.
 
     Raises:
         ValueError: it was cut off.
-        OSError: there is no object, or one with fields of other types than those of Kubernetes.
+        OSError: there is no object, or one with fields of other types than those of Kubernetes, or without fields that
+            Kubernetes always sends.
     """
     try:
         answer = json.loads(data)
@@ -46,13 +47,28 @@ def parse(data: bytes) -> Object:
         answer = None
     if not isinstance(answer, dict):
         raise invalid("its answer is no object of Kubernetes")
-    if answer.get("kind") != "Status":
-        items = answer.get("items")
-        stored = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-        problems = (shapes.problem(answer), *(shapes.problem(item, is_stored=True) for item in stored))
-        if path := next(filter(None, problems), ""):
-            raise invalid(f"the field {path} in its answer has no value of Kubernetes")
+    if path := _problem(answer, method, paths.resource(path)):
+        raise invalid(f"the field {path} in its answer has no value of Kubernetes")
     return answer
+
+
+def _problem(answer: Object, method: str, resource: paths.Resource | None) -> str:
+    """Return the path of the first field that is not as Kubernetes sends it; "" if there is none.
+
+    The answer to a DELETE is the object, a list, or a Status, of which tfk8s reads no more than the metadata.
+    """
+    if resource is None or method == "DELETE" or not (resource.kind or method == "GET"):
+        return shapes.problem({**answer, "status": {}} if answer.get("kind") == "Status" else answer)
+    if resource.name or method != "GET":
+        if answer.get("kind") in (None, "Status") or resource.kind not in ("", answer["kind"]):
+            return "kind"
+        return shapes.problem(answer, resource.kind)
+    if not is_list(answer):
+        return "items"
+    if "resourceVersion" not in answer["metadata"]:
+        return "metadata.resourceVersion"
+    problems = (shapes.problem(item, resource.kind, is_stored=True) for item in answer["items"])
+    return shapes.problem(answer) or next(filter(None, problems), "")
 
 
 def is_list(answer: Object) -> bool:

@@ -160,7 +160,7 @@ class Client:
         """
         request = Request(method=method, path=path, query=query, body=body, content_type=content_type)
         try:
-            return self._send(request, lambda response: answers.parse(answers.body(response)))
+            return self._send(request, lambda response: answers.parse(answers.body(response), method, path))
         except errors.ApiError as error:
             if (method, error.code) == ("DELETE", 404):
                 return {}

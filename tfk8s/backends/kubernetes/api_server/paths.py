@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from tfk8s.render import gang, manifests
 from tfk8s.render.pods import Object
@@ -29,7 +31,31 @@ KINDS = {
     "Workload": ("kueue.x-k8s.io/v1beta2", "workloads"),
 }
 NODES = "/api/v1/nodes"
+_KIND_OF = {
+    "nodes": "Node", "limitranges": "LimitRange", "resourcequotas": "ResourceQuota",
+    "selfsubjectaccessreviews": "SelfSubjectAccessReview", "selfsubjectreviews": "SelfSubjectReview",
+    **{plural: kind for kind, (_, plural) in KINDS.items()},
+}  # fmt: skip
+_RESOURCE = re.compile(r"/(?:api|apis/[^/]+)/[^/]+/(?:namespaces/[^/]+/)?([^/?]+)(?:/([^/?]+))?(?:\?.*)?")
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"  # the field selector of pods that hold resources
+
+
+class Resource(NamedTuple):
+    """The objects at a path.
+
+    Attributes:
+        kind: of objects; "" for a kind of which tfk8s reads nothing but that an object exists.
+        name: of one object; "" for all of a collection.
+    """
+
+    kind: str
+    name: str
+
+
+def resource(path: str) -> Resource | None:
+    """Return the objects at a path; None if there are no objects, but subresources or what the API server is."""
+    match = _RESOURCE.fullmatch(path)
+    return Resource(_KIND_OF.get(match[1], ""), match[2] or "") if match else None
 
 
 def collection(kind: str, namespace: str | None) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes.api_server import shapes
+from tfk8s.backends.kubernetes.api_server import paths, shapes
 from tfk8s.backends.kubernetes.api_server.client import Client, Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.errors import BackendUnreachable
@@ -49,6 +49,8 @@ class Reflector:
 
     def __init__(self, client: Client, path: str, query: Query) -> None:
         self._client, self._path, self._query = client, path, query
+        resource = paths.resource(path)
+        self._kind = resource.kind if resource else ""
         self._version = ""
         self.objects: dict[str, Object] = {}
         self._silence: tuple[str, str | None] | None = None  # not the error itself, which would keep all of its frames
@@ -125,9 +127,9 @@ class Reflector:
         self._version = item["metadata"]["resourceVersion"]
         if kind == "BOOKMARK":
             return None
-        if shapes.problem(item, is_stored=True):
+        if problem := shapes.problem(item, self._kind, is_stored=True):
             self._version = ""  # the list that follows says what is wrong
-            return None
+            raise ValueError(problem)  # later events of the stream would set the version again
         if kind == "DELETED":
             self.objects.pop(item["metadata"]["uid"], None)
         else:

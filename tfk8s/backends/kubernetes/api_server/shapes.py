@@ -7,6 +7,7 @@ those of k8s.io/api; a field has one type in all kinds of objects that tfk8s rea
 
 from __future__ import annotations
 
+import functools
 from datetime import datetime
 from typing import Any
 
@@ -23,7 +24,14 @@ def _integer(value: Any) -> None:
 
 def _time(value: Any) -> None:
     if value is not None:  # as Kubernetes writes the time of what has not happened
-        datetime.fromisoformat(value)
+        _moment(value)
+
+
+def _moment(value: Any) -> None:
+    moment = datetime.fromisoformat(value)
+    if moment.tzinfo is None:
+        raise ValueError
+    moment.timestamp()
 
 
 def _strings(value: Any) -> None:
@@ -33,7 +41,11 @@ def _strings(value: Any) -> None:
 
 def _quantities(value: Any) -> None:
     for amount in value.values():
-        Quantity.parse(amount if isinstance(amount, str) else str(float(amount)))
+        _quantity(amount)
+
+
+def _quantity(value: Any) -> None:
+    Quantity.parse(value if isinstance(value, str) else str(float(value)))
 
 
 _METADATA = {
@@ -81,18 +93,65 @@ _OBJECT = {
     "kind": str, "apiVersion": str, "metadata": _METADATA, "spec": _SPEC, "status": _STATUS, "data": _strings,
     "involvedObject": {"kind": str, "name": str, "namespace": str}, "reason": str, "message": str, "type": str,
     "count": _integer, "firstTimestamp": _time, "lastTimestamp": _time, "eventTime": _time,
-    "series": {"count": _integer, "lastObservedTime": _time},
+    "series": {"count": _integer, "lastObservedTime": _time}, "major": str, "minor": str, "gitVersion": str,
+    "groups": [{"versions!": [{"groupVersion!": str}]}],
 }  # fmt: skip
-_STORED = {**_OBJECT, "metadata!": {**_METADATA, "name!": str, "creationTimestamp!": _time}}
 
 
-def problem(item: Object, *, is_stored: bool = False) -> str:
+def _with(shape: dict[str, Any], *names: str, **shapes: Any) -> dict[str, Any]:
+    """Return the shape of an object that has these fields at least."""
+    needed = {name: shape[name] for name in names} | shapes
+    return {name: inner for name, inner in shape.items() if name not in needed} | {
+        f"{name}!": inner for name, inner in needed.items()
+    }
+
+
+# What an API server always sends of a kind, as far as tfk8s reads it: of other fields, empty values may be left out.
+_KEPT = _with(_METADATA, "name", "uid", creationTimestamp=_moment)
+_IN_NAMESPACE = _with(_KEPT, "namespace")
+_PODS = {"metadata!": _with(_METADATA, "labels"), "spec!": _with(_POD, "containers")}
+_WORKLOAD = {"spec": _with(_SPEC, template=_PODS), "status": _STATUS}
+_OF_KIND: dict[str, dict[str, Any]] = {
+    "Pod": {"spec": _with(_SPEC, "containers", "restartPolicy"), "status": _STATUS},
+    "StatefulSet": {
+        **_WORKLOAD, "spec": _with(_WORKLOAD["spec"], "replicas"),
+        "metadata": _with(_IN_NAMESPACE, generation=_integer),
+    },
+    "Job": _WORKLOAD,
+    "Node": {"spec": _SPEC, "status": _STATUS},
+    "Event": {"involvedObject": _OBJECT["involvedObject"]},
+    "NetworkPolicy": {"spec": _SPEC},
+    "LimitRange": {"spec": _SPEC},
+    "PersistentVolumeClaim": {
+        "spec": _with(_SPEC, accessModes=[str], resources={"requests!": _with({}, storage=_quantity)}),
+    },
+}  # fmt: skip
+_REVIEWS = {  # nothing keeps them
+    "SelfSubjectAccessReview": {"allowed!": bool},
+    "SelfSubjectReview": {"userInfo!": {"username!": str}},
+}
+_UNSCOPED = ("", "Node")
+
+
+def problem(item: Object, kind: str | None = None, *, is_stored: bool = False) -> str:
     """Return the path of the first field of an object of Kubernetes that has another type or is missing, or "".
 
     Args:
-        is_stored: the API server keeps the object, so that the object has a name and a time.
+        kind: the object's, of which an API server always sends some fields; "" for a kind that needs no more than a
+            name, a uid and a time. None if nothing is known.
+        is_stored: the object has a version, as it has unless it is the answer to a dry run.
     """
-    return (_problem(item, _STORED if is_stored else _OBJECT) or "").lstrip(".")
+    return (_problem(item, _OBJECT if kind is None else _shape(kind, is_stored=is_stored)) or "").lstrip(".")
+
+
+@functools.cache
+def _shape(kind: str, *, is_stored: bool) -> dict[str, Any]:
+    if kind in _REVIEWS:
+        return _with(_OBJECT, status=_REVIEWS[kind])
+    own: dict[str, Any] = {"metadata": _KEPT if kind in _UNSCOPED else _IN_NAMESPACE, **_OF_KIND.get(kind, {})}
+    if is_stored:
+        own["metadata"] = _with(own["metadata"], "resourceVersion")
+    return _with(_OBJECT, **own)
 
 
 def _problem(value: Any, shape: Any) -> str | None:

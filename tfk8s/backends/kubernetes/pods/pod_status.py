@@ -245,7 +245,7 @@ def runs_on(pod: Object) -> str:
 def since(pod: Object) -> float:
     """Return when a pod's process started or ended, else when the pod was created, in seconds since the epoch."""
     for container in containers.statuses(pod):
-        for state in container["state"].values():
+        for state in (container["state"].get(name, {}) for name in ("running", "terminated")):
             if time := state.get("startedAt") or state.get("finishedAt"):
                 return seconds(time)
     return seconds(pod["metadata"]["creationTimestamp"])
