@@ -156,10 +156,10 @@ def test_nothing_in_the_place_of_a_file_costs_a_descriptor_or_a_wait(notes: Note
     notes.progress.parent.mkdir()
     notes.progress.mkdir()
     os.mkfifo(notes.progress.with_name("starts"))
-    before = os.listdir("/proc/self/fd")
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
         assert (notes.read(), notes.read_progress()) == ((0, False), None)
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_a_full_disk_does_not_harm_the_task(tmp_path: Path) -> None:
