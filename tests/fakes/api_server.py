@@ -105,8 +105,8 @@ class ApiServer:
         if resource.kind == "Node":
             del added["namespace"]
         status = {"status": old.get("status", {})} if resource.kind in _WITH_STATUS else {}
-        metadata = {**added, **old.get("metadata", {}), **thing["metadata"]}
-        return {"kind": resource.kind, **status, **copy.deepcopy(thing), "metadata": metadata}
+        new = {"kind": resource.kind, **status, **copy.deepcopy(thing)}
+        return {**new, "metadata": {**added, **old.get("metadata", {}), **new["metadata"]}}
 
     def remove(self, path: str) -> None:
         """Delete an object, and the pods of a StatefulSet."""

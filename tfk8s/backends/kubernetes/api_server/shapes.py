@@ -79,7 +79,7 @@ _ENDED = {
 }  # fmt: skip
 _STATE = {"running": {"startedAt": _time}, "waiting": {"reason": str, "message": str}, "terminated": _ENDED}
 _CONTAINER_STATUS = {
-    "name!": str, "restartCount!": _integer, "state!": _STATE, "lastState": _STATE, "ready": bool, "imageID": str,
+    "name!": str, "restartCount!": _integer, "state!": _STATE, "lastState": _STATE, "ready!": bool, "imageID": str,
 }  # fmt: skip
 _STATUS = {
     "phase": str, "reason": str, "message": str, "startTime": _time, "completionTime": _time, "podIP": str,

@@ -28,7 +28,10 @@ POD = {
     "status": {
         "phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": None}],
         "containerStatuses": [
-            {"name": "server", "restartCount": 1, "state": {"running": {}}, "lastState": {"terminated": ENDED}}
+            {
+                "name": "server", "restartCount": 1, "ready": True, "state": {"running": {}},
+                "lastState": {"terminated": ENDED},
+            }
         ],
     },
 }  # fmt: skip
