@@ -266,7 +266,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return 200, {"groups": [{"versions": versions}]}
         is_collection = path.rpartition("/")[2] in _COLLECTIONS
         if method == "POST":
-            path = f"{path}/{self.body['metadata']['name']}"
+            metadata = self.body["metadata"]
+            name = metadata.setdefault("name", f"{metadata.get('generateName')}abcde")
+            path = f"{path}/{name}"
         if method in ("PATCH", "POST") and query.get("dryRun"):
             return 200, api.complete(path, self.body)
         if method == "PATCH":
