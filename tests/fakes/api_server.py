@@ -106,6 +106,8 @@ class ApiServer:
             del added["namespace"]
         status = {"status": old.get("status", {})} if resource.kind in _WITH_STATUS else {}
         new = {"kind": resource.kind, **status, **copy.deepcopy(thing)}
+        if resource.kind == "Pod":
+            new["spec"] = {"restartPolicy": "Always", **new["spec"]}
         return {**new, "metadata": {**added, **old.get("metadata", {}), **new["metadata"]}}
 
     def remove(self, path: str) -> None:
@@ -135,7 +137,7 @@ class ApiServer:
                 metadata = {"namespace": "here", **template["metadata"], "name": name}
                 wanted[f"/api/v1/namespaces/here/pods/{name}"] = {
                     "metadata": metadata, "status": _ready(),
-                    "spec": {"restartPolicy": "Always", **template["spec"], "nodeName": "node"},
+                    "spec": {**template["spec"], "nodeName": "node"},
                 }  # fmt: skip
         for path in [path for path in self.objects if "/pods/" in path and path not in wanted]:
             if "session-script" not in json.dumps(self.objects[path]):

@@ -52,7 +52,7 @@ def pod(version: int, state: Object, *, uid: str = "1", end: str = "", reason: s
             "labels": {"controller-revision-hash": "a"}, "creationTimestamp": START,
         },
         "spec": {
-            "nodeName": "n",
+            "nodeName": "n", "restartPolicy": "Always",
             "containers": [{"name": "server", "env": variables, "resources": {"limits": {"memory": "4Gi"}}}],
         },
         "status": {
