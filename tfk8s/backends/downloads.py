@@ -109,6 +109,11 @@ def _place_inside(path: str, wanted: Sequence[Download]) -> str:
     return next((str(place) for place in places if Path(os.path.realpath(beside(place))).is_relative_to(folder)), "")
 
 
+def failure(error: ClusterError) -> str:
+    """Return the problem that a script's files were not copied, for `report`."""
+    return f"its files were not copied: {error}{f' ({error.help})' if error.help else ''}"
+
+
 def report(problems: Sequence[str], outcome: Outcome) -> Outcome:
     """Return how a script ended. Problems with its files are warnings if the script itself has failed.
 

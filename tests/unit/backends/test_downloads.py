@@ -151,7 +151,7 @@ def test_each_lie_of_an_archive_is_one_error(folder: Path) -> None:
 
 def test_sizes_and_names_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFK8S_GET_LIMIT", "1Ki")
-    with pytest.raises(ClusterError, match=r"^the files were not copied: they have more than 1Ki\b"):
+    with pytest.raises(ClusterError, match=r"^the files have more than 1Ki\b"):
         received.receive(entries(["file", "0", 1 << 60, False]), downloads.parse(["file"]))
     monkeypatch.setenv("TFK8S_GET_LIMIT", "big")
     with pytest.raises(InvalidInput, match=r'^TFK8S_GET_LIMIT="big" is no quantity\b'):
@@ -175,7 +175,7 @@ def test_limits_of_files_and_problems_can_be_set(
         "y", "y", "1 more files were not copied",
     ]  # fmt: skip
     assert caplog.messages[-1] == "1 more links were not copied"
-    with pytest.raises(ClusterError, match=r"they have more than 3 files\b") as caught:
+    with pytest.raises(ClusterError, match=r"the files have more than 3 files\b") as caught:
         received.receive(entries(*links, ["link", "0/x"], ["end", []]), downloads.parse(["file"]))
     assert caught.value.help == "TFK8S_GET_FILES sets another limit; or copy fewer files"
 
@@ -190,14 +190,14 @@ def test_many_links_are_a_few_lines(caplog: pytest.LogCaptureFixture) -> None:
 def test_many_deep_paths_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFK8S_GET_FILES", "50")
     deep = ["folder", "0/" + "/".join("a" * 40)]
-    with pytest.raises(ClusterError, match="they have more than 10 × 50 folders in their paths"):
+    with pytest.raises(ClusterError, match="the files have more than 10 × 50 folders in their paths"):
         received.receive(entries(*[deep] * 30), downloads.parse(["model"]))
 
 
 def test_entries_that_make_many_folders_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFK8S_GET_FILES", "50")
     deep = [["folder", f"0/{number}/" + "/".join("a" * 40)] for number in range(3)]
-    with pytest.raises(ClusterError, match="they have more than 50 folders"):
+    with pytest.raises(ClusterError, match="the files have more than 50 folders"):
         received.receive(entries(*deep), downloads.parse(["model"]))
 
 

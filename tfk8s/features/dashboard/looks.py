@@ -1,7 +1,7 @@
 """Looks at all clusters, at one of them, and at the log of a task or a script, for the page.
 
-Statuses come by the watches of an observer. A measurement is one request for a task and
-`PAUSE` seconds. Nothing here writes to a cluster.
+Statuses come by the watches of an observer. A measurement is one request for a task and `PAUSE` seconds. Nothing here
+writes to a cluster.
 """
 
 from __future__ import annotations

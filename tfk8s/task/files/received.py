@@ -263,6 +263,6 @@ class _Archive:
 def _too_much(limit: Limit, noun: str, times: int = 1) -> BadArchive:
     most = f"{times} × {limit.text}" if times > 1 else limit.text
     return BadArchive(
-        f"the files were not copied: they have more than {most} {noun}",
+        f"the files have more than {most} {noun}",
         help=f"{limit.variable} sets another limit; or copy fewer files",
     )

@@ -57,7 +57,8 @@ class ScriptFiles:
     def copy(self) -> None:
         """Copy the files; repeat that if the stream breaks. A failure is one of the problems of `report`.
 
-        The timeout of retries begins again when a copy that came further than each before breaks.
+        The timeout of retries begins again when a copy that came further than each before breaks. That copy's error is
+        reported: a later one says no more than that nobody answers.
         """
         if not self._wanted:
             return
@@ -71,9 +72,11 @@ class ScriptFiles:
             except ClusterError as error:
                 if self._furthest > before:
                     retries = polling.Retries(RETRY_TIMEOUT)
+                if self._furthest > before or not self._furthest:
+                    cause = error
                 is_refused = isinstance(error, ApiError) and error.code < _TEMPORARY
                 if is_refused or isinstance(error, received.BadArchive) or not retries.wait():
-                    self._problems = [f"its files were not copied: {error}"]
+                    self._problems = [downloads.failure(cause)]
 
     def _copy_once(self) -> list[str]:
         with commands.RemoteCommand(

@@ -7,6 +7,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
+from tfk8s.backends import downloads
 from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
 from tfk8s.core.script import Download
 from tfk8s.errors import ClusterError
@@ -48,4 +49,4 @@ def copy(script: WarmScript, end: dict[str, Any], wanted: Sequence[Download]) ->
             source.read(1)  # to the end of the stream, of which the pod gets a receipt
         return problems
     except ClusterError as error:
-        return [f"its files were not copied: {error}"]
+        return [downloads.failure(error)]

@@ -143,7 +143,10 @@ def test_a_failure_is_final(
         (b"not JSON\n", "the archive is damaged"),
         (b'["file", "0/../x", 0]\n', "a path leads out of the folder"),
         (b'["file", "0/x", 1e99]\n', "the archive is damaged"),
-        (b'["file", "0/x", %d]\n' % 2**60, "the files were not copied: they have more than 100Gi bytes"),
+        (
+            b'["file", "0/x", %d]\n' % 2**60,
+            "the files have more than 100Gi bytes (TFK8S_GET_LIMIT sets another limit; or copy fewer files)",
+        ),
     ],
 )
 def test_an_archive_that_lies_is_read_once(
@@ -155,6 +158,15 @@ def test_an_archive_that_lies_is_read_once(
     assert copied.report(Outcome(3)) == Outcome(3)
     assert caplog.messages[0].endswith(reason)
     assert pods.outputs == [archive]
+
+
+def test_the_error_is_that_of_the_copy_which_came_furthest(
+    monkeypatch: pytest.MonkeyPatch, archive: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    copied = files(monkeypatch, Pods(BackendUnreachable("no route"), archive[:20], errors.ApiError(404, "no such pod")))
+    copied.copy()
+    assert copied.report(Outcome(3)) == Outcome(3)
+    assert caplog.messages == ["its files were not copied: the files did not arrive whole: unexpected end"]
 
 
 def test_a_script_that_nobody_waited_for(
