@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from tfk8s.backends.protocol import Backend
 from tfk8s.concurrency import map_parallel
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Task
-from tfk8s.errors import ClusterError, quoted
+from tfk8s.errors import ClusterError, InvalidInput, quoted
 
 _AT_ONCE = 16
 
@@ -51,7 +52,8 @@ def _save_task(backend: Backend, name: str, task: Task, folder: Path) -> None:
 
 
 def _save_script(backend: Backend, name: str, script: str, path: Path) -> None:
-    _write(backend.detached.log(name, script), path, keep_empty=True)
+    with contextlib.suppress(InvalidInput):  # a warm pod's script has just ended, or the `ttl` of another
+        _write(backend.detached.log(name, script), path, keep_empty=True)
 
 
 def _write(lines: Iterator[str], path: Path, *, keep_empty: bool) -> None:

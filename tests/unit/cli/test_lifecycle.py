@@ -22,7 +22,7 @@ from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import Phase, ScriptPhase, ScriptStatus
 from tfk8s.core.storage.volumes import Volume
-from tfk8s.errors import ClusterError, TaskUnreachable
+from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable
 from tfk8s.features.timeline import steps
 from tfk8s.testing import FakeBackend, change
 
@@ -122,6 +122,18 @@ def test_down_saves_the_logs_first(run: Run, backend: FakeBackend, tmp_path: Pat
         "chief-0.log": "chief/0 listens\n", "worker-0.log": "worker/0 listens\n", "worker-1.log": "worker/1 listens\n",
         "worker-1.previous.log": "worker/1 listens\n", "script-4e9c21.log": "script-4e9c21 runs\n",
     }  # fmt: skip
+
+
+def test_a_script_that_ends_meanwhile_keeps_no_cluster(
+    run: Run, backend: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def log(name: str, script: str) -> None:
+        raise InvalidInput(f"{script} has ended")
+
+    script = ScriptStatus(name="script-4e9c21", phase=ScriptPhase.RUNNING, command="a.py")
+    backend.statuses["mnist"] = replace(backend.statuses["mnist"], scripts=(script,))
+    monkeypatch.setattr(backend, "log", log)
+    assert run("down", "--save-logs", str(tmp_path / "logs"), "mnist") == (0, 'cluster "mnist" is down\n', "")
 
 
 def test_down(run: Run, backend: FakeBackend) -> None:
