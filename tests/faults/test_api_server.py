@@ -13,7 +13,7 @@ from fakes import api_server
 from fakes.api_server import ApiServer, Fault, refuses
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes.api_server import client, paths
+from tfk8s.backends.kubernetes.api_server import client, paths, reflector
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError, TemporaryApiError
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange, Reflector
@@ -44,7 +44,8 @@ def fault(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Fa
     """One of `FAULTS` or `BREAKS`; only where no answer comes is the wait for it short."""
     if request.param == "no answer":
         monkeypatch.setattr(client, "READ_TIMEOUT", 0.2)
-        monkeypatch.setattr("tfk8s.backends.kubernetes.api_server.reflector.DEAD_STREAM_TIMEOUT", 0.2)
+        monkeypatch.setattr(reflector, "STREAM_TIMEOUT", 0)
+        monkeypatch.setattr(reflector, "DEAD_STREAM_TIMEOUT", 0.2)
     return {**FAULTS, **BREAKS}[request.param]
 
 

@@ -164,7 +164,8 @@ def test_loss_that_the_backend_does_not_see_is_none(task: Task, unseen: str | Tf
 
     with monitor(task, explain, missed=3) as monitored:
         until(lambda: task_monitor.SILENCE in symptoms)
-        task.streams[0].sendall(wire.HEARTBEAT)
+        with contextlib.suppress(OSError):  # on a busy machine, the monitor has ended the silent connection
+            task.streams[0].sendall(wire.HEARTBEAT)
         task.trouble = REFUSED
         task.disconnect()
         until(lambda: LOST.reason in symptoms)

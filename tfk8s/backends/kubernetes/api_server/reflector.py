@@ -8,6 +8,7 @@ begins at the last version. After a 410 the objects are listed again, and the di
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
@@ -18,8 +19,10 @@ from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.errors import BackendUnreachable
 from tfk8s.render.pods import Object
 
-STREAM_TIMEOUT = 4  # the API server ends a stream after these seconds, so that a dead stream differs from a quiet one
-DEAD_STREAM_TIMEOUT = 6.0  # more than STREAM_TIMEOUT
+# The API server ends a stream after so many seconds, so that a dead stream differs from a quiet one. Each stream that
+# ends so is followed by one of twice the time: an observer that stays for hours costs few requests.
+STREAM_TIMEOUT, MAX_STREAM_TIMEOUT = 4, 32
+DEAD_STREAM_TIMEOUT = 2.0  # seconds that a stream may last longer
 _GONE = 410
 
 
@@ -53,6 +56,7 @@ class Reflector:
         self._kind = resource.kind if resource else ""
         self._version = ""
         self.objects: dict[str, Object] = {}
+        self._seconds = STREAM_TIMEOUT  # of the next stream
         self._silence: tuple[str, str | None] | None = None  # not the error itself, which would keep all of its frames
 
     def relist(self) -> list[ObjectChange]:
@@ -102,15 +106,18 @@ class Reflector:
             "watch": True,
             "allowWatchBookmarks": True,
             "resourceVersion": self._version,
-            "timeoutSeconds": STREAM_TIMEOUT,
+            "timeoutSeconds": self._seconds,
         }
+        begin, seconds, self._seconds = time.monotonic(), self._seconds, STREAM_TIMEOUT
         try:
-            with self._client.lines(self._path, query, DEAD_STREAM_TIMEOUT) as lines:
+            with self._client.lines(self._path, query, seconds + DEAD_STREAM_TIMEOUT) as lines:
                 self._silence = None
                 for line in lines:
                     change = self._take(json.loads(line))
                     if change is not None:
                         yield change
+            if seconds <= time.monotonic() - begin < seconds + DEAD_STREAM_TIMEOUT:
+                self._seconds = min(2 * seconds, MAX_STREAM_TIMEOUT)
         except ApiError as error:
             if error.code != _GONE:
                 raise

@@ -33,7 +33,7 @@ from kubernetes.config.dateutil import parse_rfc3339
 from kubernetes.config.exec_provider import ExecProvider
 from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 
-from tfk8s.backends.kubernetes.api_server import login_errors
+from tfk8s.backends.kubernetes.api_server import keep_alive, login_errors
 from tfk8s.errors import InvalidInput, quoted
 
 IN_CLUSTER = "in-cluster"
@@ -129,7 +129,7 @@ class Transport:
             tls = _make_tls(configuration)
             configuration.ssl_ca_cert = configuration.cert_file = configuration.key_file = None
             pool = RESTClientObject(configuration).pool_manager
-            pool.connection_pool_kw["ssl_context"] = tls
+            pool.connection_pool_kw |= {"ssl_context": tls, "socket_options": keep_alive.SOCKET_OPTIONS}
             return Access(configuration, headers, certificate, expires, tls, pool)
 
 
