@@ -56,11 +56,18 @@ def find_open(name: str, location: str) -> EntryFiles | None:
     return None
 
 
-def lose(name: str, location: str, reason: str) -> None:
-    """End the entry of a cluster that is gone, although nobody has seen its end."""
+def lose(name: str, location: str, reason: str, moment: float | None = None) -> None:
+    """End the entry of a cluster that is gone, although no command has seen its end.
+
+    Args:
+        reason: why the cluster ended.
+        moment: the end in seconds since the epoch, if the place of the cluster tells; else the cluster counts as lost.
+    """
     with files.unless_unwritable():
         if entry := find_open(name, location):
-            end(entry, reason, lost=True, moment=entry.last_time())
+            if moment is not None and moment < entry.read().row.started:  # the end of an earlier cluster of this name
+                moment = None
+            end(entry, reason, lost=moment is None, moment=moment or entry.last_time())
 
 
 def digest(plain: Any) -> str:

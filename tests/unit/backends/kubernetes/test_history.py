@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from job_files import job_file
 
-from tfk8s.backends.history import files, index
+from tfk8s.backends.history import files, index, writing
 from tfk8s.backends.kubernetes.history import PodHistory
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.price.rates import Rates
@@ -83,6 +83,18 @@ def test_a_new_cluster_ends_the_entry_of_one_that_is_gone(backend: PodBackend) -
     del backend.statuses["mnist"], backend.job_files["mnist"]  # by somebody else
     start(backend)
     assert [(row.id, row.state) for row in index.rows()] == [("mnist@2", "open"), ("mnist@1", "lost")]
+
+
+@pytest.mark.parametrize(("seconds", "state"), [(60.0, "ended"), (-60.0, "lost"), (None, "lost")])
+def test_a_limit_tells_the_end_that_no_command_saw(backend: PodBackend, seconds: float | None, state: str) -> None:
+    start(backend)
+    (row,) = index.rows()
+    moment = None if seconds is None else row.started + seconds  # before the start: an earlier cluster's end
+    writing.lose("mnist", PLACE, "removed after its `run` had been gone for 15m (lease)", moment)
+    (row,) = index.rows()
+    assert (row.state, row.reason) == (state, "removed after its `run` had been gone for 15m (lease)")
+    assert row.ended is not None
+    assert (row.ended == moment) is (state == "ended")
 
 
 def test_a_command_joins_a_cluster_that_somebody_else_started(backend: PodBackend) -> None:

@@ -203,9 +203,11 @@ def no_such_cluster(client: Reader, namespace: str, name: str) -> NoSuchCluster:
     keys = sorted(set(map(_key, filter(manifests.has_tasks, _list_all(client, namespace)))))
     elsewhere = [other for cluster, other in keys if cluster == name]
     here = [cluster for cluster, other in keys if other == namespace]
-    removed = lifetime.why_removed(client, namespace, name)
+    removed, moment = lifetime.removal(client, namespace, name)
     location = claims.location(client, namespace)
-    writing.lose(name, location, f"removed {removed}" if removed else "lost: it was removed, and no command saw how")
+    writing.lose(
+        name, location, f"removed {removed}" if removed else "lost: it was removed, and no command saw how", moment
+    )
     return NoSuchCluster(
         f'there is no cluster "{name}" in namespace "{namespace}" of context "{client.context}"; '
         + (f"tfk8s removed it {removed}" if removed else there_are(here, "cluster")),

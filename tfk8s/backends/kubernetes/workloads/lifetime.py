@@ -124,12 +124,17 @@ def limits_problem(keepers: Sequence[tuple[Object, Object | None]], events: Even
     return ""
 
 
-def why_removed(client: Reader, namespace: str, name: str) -> str:
-    """Return why a cluster's own Job removed the cluster; "" if the Job is gone, or did not."""
+def removal(client: Reader, namespace: str, name: str) -> tuple[str, float | None]:
+    """Return why a cluster's own Job removed the cluster, and when; "" if the Job is gone, or did not.
+
+    The time is in seconds since the epoch; None if it is not known.
+    """
     labels = {**manifests.selector(name), manifests.COMPONENT: COMPONENT}
     try:
         pods = client.get(paths.collection("Pod", namespace), paths.labelled(labels))["items"]
     except ApiError:
-        return ""
+        return "", None
     ends = (script_status.ended(pod) or {} for pod in pods)
-    return next((end["message"] for end in ends if end.get("exitCode") == 0 and "message" in end), "")
+    end = next((end for end in ends if end.get("exitCode") == 0 and "message" in end), {})
+    finished = end.get("finishedAt")
+    return end.get("message", ""), None if finished is None else pod_status.seconds(finished)

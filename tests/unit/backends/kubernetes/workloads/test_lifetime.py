@@ -218,12 +218,14 @@ def test_limits_are_not_kept_while_kueue_holds_their_job_back(store: ObjectStore
 def test_the_end_of_a_cluster_is_told_for_as_long_as_its_pod_is_there(store: ObjectStore) -> None:
     labels = {"app.kubernetes.io/name": "tfk8s", "app.kubernetes.io/instance": "demo",
               "app.kubernetes.io/component": "cluster-lifetime"}  # fmt: skip
-    end = {"exitCode": 0, "message": "after 30m without a session and a script (idle)"}
+    reason = "after 30m without a session and a script (idle)"
+    end = {"exitCode": 0, "message": reason, "finishedAt": "2026-01-02T00:00:00Z"}
     pod = {
         "metadata": {"labels": labels},
         "status": {"containerStatuses": [{"name": "lifetime", "state": {"terminated": end}}]},
     }
     store.objects["/api/v1/namespaces/ns/pods/demo-lifetime-0123abcd-x"] = pod
+    assert lifetime.removal(store, "ns", "demo") == (reason, 1767312000.0)  # type: ignore[arg-type]
     with pytest.raises(NoSuchCluster) as caught:
         deployed.find(store, "ns", "demo")  # type: ignore[arg-type]
     assert str(caught.value) == (
