@@ -237,8 +237,6 @@ TABLE = r"""
 = idle: {suspend: 1, remove: soon, sleep: 5}\njobs: {worker: 1}
   3:28+4 bad-duration: "soon" is not a duration [expected seconds, or a whole number with s, m, h or d, such as 10m; at most 9999d]
   3:34+5 unknown-key: there is no key "sleep" here -> the keys here are suspend, remove
-= idle: {suspend: 30m}\nqueue: gold\njobs: {worker: 1}
-  3:8+7 bad-idle: a cluster in a queue can't be suspended [Kueue admits all its pods as one group] -> remove suspend, or queue
 = jobs: {worker: ["a:1"]}\nwarm: true
   4:1+4 needs-tasks: "warm" has no effect on servers that already run [job "worker" has addresses] -> remove warm
 = jobs: {worker: 1}\nwarm: 3

@@ -63,10 +63,13 @@ def test_objects_of_the_examples(example, folder):
     assert of_helm(folder, example.read_text()) == of_render(example.read_text())
 
 
-SLEEPING = PROGRAMS.replace("queue: gold\n", "").replace("idle: 30m", "idle: {suspend: 30m, remove: 7d}")
+QUEUED = PROGRAMS.replace("idle: 30m", "idle: {suspend: 30m, remove: 7d}")
+SLEEPING = QUEUED.replace("queue: gold\n", "")
 
 
-@pytest.mark.parametrize("text", [EVERYTHING, PROGRAMS, SLEEPING], ids=["servers", "programs", "sleeping"])
+@pytest.mark.parametrize(
+    "text", [EVERYTHING, PROGRAMS, SLEEPING, QUEUED], ids=["servers", "programs", "sleeping", "queued"]
+)
 def test_objects_of_a_job_file_with_every_key(folder, text):
     assert of_helm(folder, text) == of_render(text)
 
@@ -193,7 +196,6 @@ LONG = "recommendationrankingtwotowerproductionwithwork"
         ("jobs: {a: {tf1: true}}", "jobs.a.tf1: tf1 has no effect on a job without a program"),
         ("jobs: {a: {program: [sh], tf1: true}}", "jobs.a.tf1: tf1 needs a program of Python"),
         ("jobs: {a: 1}\nidle: {suspend: 1d, remove: 24h}", "idle: the cluster would be removed before it is suspended"),
-        ("jobs: {a: 1}\nidle: {suspend: 1d}\nqueue: b", "idle.suspend: a cluster in a queue can't be suspended"),
         ("jobs: {a: 1}\nrun: {}", "run: a run needs a job with a program"),
         ("jobs: {a: {program: [a]}}\nrun: {success: a/1}", 'run.success: "a/1" names no program'),
         ("jobs: {a: {program: [a]}}\nrun: {success: b}", 'run.success: "b" names no program'),

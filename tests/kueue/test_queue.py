@@ -14,6 +14,7 @@ from observed import WAIT, runs
 from team import Team, cluster, make_job, programs
 
 from tfk8s import concurrency
+from tfk8s.core.job_file.mappings import IdleLimits
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.status import Phase
 from tfk8s.core.storage.volumes import Volume
@@ -186,3 +187,27 @@ def test_what_kueue_has_admitted_can_not_change(team: Make) -> None:
         ours.backend.apply(cluster("a", make_job("ps"), make_job("worker", 3)))
     ours.backend.apply(cluster("a", env={"CHANGED": "yes"}))
     ours.until_ready("a")
+
+
+@pytest.mark.parametrize("words", [("sleep", "1000"), ("true",)], ids=["runs", "ended"])
+def test_a_suspended_cluster_gives_its_quota_back_and_waits_again(team: Make, words: tuple[str, ...]) -> None:
+    ours = team("200m")
+    ended = words == ("true",)
+    ours.backend.apply(cluster("a", make_job("ps"), make_job("worker", program=Program(words))))
+    ours.until("a", lambda found: runs(found) or (ended and found.tasks[1].phase is Phase.SUCCEEDED))
+    ours.backend.suspending.suspend("a", "jo")
+    ours.backend.apply(programs("b", tasks=2))
+    ours.until_ready("b")
+    assert ours.backend.suspending.resume("a")
+    ours.until_said("a", "insufficient unused quota", "ps")
+    ours.backend.delete("b")
+    ours.until("a", lambda found: all(task.is_up for task in found.tasks))
+
+
+def test_an_idle_cluster_gives_its_quota_back_though_a_program_has_ended(team: Make) -> None:
+    ours = team("200m")
+    program = make_job("worker", program=Program(("true",)))
+    ours.backend.apply(cluster("a", make_job("ps"), program, idle=IdleLimits(suspend=10)))
+    ours.until("a", lambda found: found.suspended)
+    ours.backend.apply(programs("b", tasks=2))
+    ours.until_ready("b")

@@ -188,6 +188,11 @@ def disruption_budgets(cluster: str, jobs: Iterable[str]) -> list[RemovableObjec
     return [RemovableObject("policy/v1", "poddisruptionbudgets", naming.stateful_set(cluster, job)) for job in jobs]
 
 
+def queue_workload(cluster: str) -> RemovableObject:
+    """Return the Workload that Kueue makes of a cluster in a queue: it has the quota of the cluster."""
+    return RemovableObject("kueue.x-k8s.io/v1beta2", "workloads", cluster)
+
+
 def removable_objects(
     cluster: str, servers: Iterable[str], programs: Iterable[str] = (), *, gang: bool = False
 ) -> list[RemovableObject]:

@@ -37,7 +37,6 @@ def check(document: Document, bad: set[Path]) -> list[Problem]:
         queues_of_many_jobs,
         gangs_of_different_pods,
         gangs_in_queues,
-        suspensions_in_queues,
         replaced_avoidance,
         duplicate_addresses,
         exceptions_outside_range,
@@ -165,14 +164,6 @@ def gangs_of_different_pods(values: ValidValues) -> Iterator[Problem]:
         message = f'jobs "{first}" and "{other}" differ in priority or scheduler'
         label = "the scheduler starts no gang of such tasks"
         yield values.problem("gang-differs", message, ("gang",), label=label, advice="make them equal, or remove gang")
-
-
-def suspensions_in_queues(values: ValidValues) -> Iterator[Problem]:
-    """Yield a problem for a time of `idle` until the suspension, which a queue does not allow."""
-    if values.get("queue") and values.get("idle", "suspend") is not None:
-        message, label = "a cluster in a queue can't be suspended", "Kueue admits all its pods as one group"
-        advice = "remove suspend, or queue"
-        yield values.problem("bad-idle", message, ("idle", "suspend"), key=True, label=label, advice=advice)
 
 
 def duplicate_addresses(values: ValidValues) -> Iterator[Problem]:

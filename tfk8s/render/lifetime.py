@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tfk8s.core import job_kinds, naming
 from tfk8s.core.job_kinds import program_jobs
-from tfk8s.core.lifetime import removable_objects
+from tfk8s.core.lifetime import queue_workload, removable_objects
 from tfk8s.core.spec import JobFile
 from tfk8s.render import manifests, other_pods, pod_volumes, pods, script_job
 from tfk8s.render.pods import Object
@@ -104,17 +104,19 @@ def _role(job_file: JobFile, own_job: str) -> Object:
 
 
 def _rights_to_suspend(job_file: JobFile, own_job: str) -> list[Object]:
-    """Return the rules for the wish on the own Job, for the numbers of tasks, and for the Jobs of programs.
+    """Return the rules for the wish on the own Job, the numbers of tasks, the Jobs of programs, and the quota.
 
     Who may patch a StatefulSet can run any image. `statefulsets/scale` has the number alone, and the API server lets
     nobody change the containers of a Job.
     """
     servers = [naming.stateful_set(job_file.name, job) for job in _servers(job_file)]
     programs = [naming.stateful_set(job_file.name, job) for job in _programs(job_file)]
+    workload = queue_workload(job_file.name)
     rules = (
         ("batch", "jobs", [own_job], ["get", "patch"]),
         ("batch", "jobs", programs, ["patch"]),
         ("apps", "statefulsets/scale", servers, ["patch"]),
+        (workload.group, workload.resource, [workload.name] if job_file.queue else [], ["get", "delete"]),
     )
     return [
         {"apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": verbs}
@@ -216,7 +218,9 @@ def _container(job_file: JobFile, master: Object) -> Object:
     values = {
         "TFK8S_DRAIN": ",".join(_drained(job_file)) or None, "TFK8S_GANG": "1" if job_file.gang else None,
         "TFK8S_IDLE": job_file.limits.idle, "TFK8S_LEASE": job_file.lease,
-        "TFK8S_MAX_DURATION": job_file.max_duration, "TFK8S_SUSPEND": job_file.limits.suspend,
+        "TFK8S_MAX_DURATION": job_file.max_duration,
+        "TFK8S_QUEUE": None if job_file.limits.suspend is None else job_file.queue,
+        "TFK8S_SUSPEND": job_file.limits.suspend,
         "TFK8S_SERVERS": ",".join(_servers(job_file)) or None,
         "TFK8S_PROGRAMS": ",".join(_programs(job_file)) or None,
     }  # fmt: skip

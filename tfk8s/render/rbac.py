@@ -15,8 +15,8 @@ from tfk8s.render.pods import Object
 USER_ROLE = "tfk8s-user"
 SUBMIT_ROLE = "tfk8s-submit"
 ROLES = (USER_ROLE, SUBMIT_ROLE)
-LIMITS, SLEEP, PROGRAMS, CLAIMS, GANGS = FEATURES = (
-    "max_duration, idle, drain: idle", "suspension while idle", "programs", "claims", "gangs",
+LIMITS, SLEEP, PROGRAMS, CLAIMS, GANGS, QUEUES = FEATURES = (
+    "max_duration, idle, drain: idle", "suspension while idle", "programs", "claims", "gangs", "suspension in a queue",
 )  # fmt: skip
 RULES = "rules of the namespace"  # no job file needs the right to read them
 
@@ -126,6 +126,12 @@ def _table_of_sleep() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "batch", "jobs", "patch", ("up", "resume")
 
 
+def _table_of_queues() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Yield the same for clusters in a queue, which give their quota back while they are suspended."""
+    yield "kueue.x-k8s.io", "workloads", "delete", ("suspend",)
+    yield "kueue.x-k8s.io", "workloads", "get delete", ("up",)  # with a time of `idle` until the suspension
+
+
 def _table_of_rules() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     """Yield the same for namespaces with rules, within which scripts choose their limits if the user may list them."""
     yield "", "limitranges", "list", _STARTERS
@@ -163,6 +169,7 @@ def _permissions() -> tuple[Permission, ...]:
         PROGRAMS: _table_of_programs,
         CLAIMS: _table_of_claims,
         GANGS: _table_of_gangs,
+        QUEUES: _table_of_queues,
         RULES: _table_of_rules,
     }
     for feature, table in tables.items():

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfk8s.core import naming
-from tfk8s.core.lifetime import BY_IDLE, SUSPENDED, RemovableObject, Suspension
+from tfk8s.core.lifetime import BY_IDLE, SUSPENDED, RemovableObject, Suspension, queue_workload
 from tfk8s.task.object_server import ObjectServer
 
 _ENDED = ("Complete", "Failed")
@@ -22,10 +22,13 @@ class IdleSuspension:
     Args:
         objects: the cluster's.
         own_job: the name of the Job of this pod.
+        queued: whether the cluster is in a queue of Kueue.
     """
 
-    def __init__(self, server: ObjectServer, objects: Sequence[RemovableObject], own_job: str) -> None:
-        self._server, self._own = server, RemovableObject("batch/v1", "jobs", own_job)
+    def __init__(
+        self, server: ObjectServer, objects: Sequence[RemovableObject], own_job: str, *, queued: bool = False
+    ) -> None:
+        self._server, self._own, self._queued = server, RemovableObject("batch/v1", "jobs", own_job), queued
         self._workloads = [item for item in objects if item.resource in ("statefulsets", "jobs")]
         self._cluster = next(item.name for item in objects if item.resource == "configmaps")
         self._is_half_done = True  # perhaps: an earlier pod of the Job may have ended in between
@@ -81,13 +84,40 @@ class IdleSuspension:
                 self._server.patch(item, {"spec": {"replicas": 0}}, "scale")
             elif (job := self._server.get(item).body) and not has_ended(job):
                 self._server.patch(item, {"spec": {"suspend": True}})
-        self._is_half_done = False
+        self._is_half_done = self._queued and not self._gives_back()
+
+    def _gives_back(self) -> bool:
+        """Give the quota of a cluster in a queue back, and return True, if its pods have ended.
+
+        Kueue does so itself once there is no pod. A pod whose program has ended stays, and with it all of the quota.
+        While other pods end, Kueue would make the Workload again.
+        """
+        if any(map(_has_pods, (self._server.get(item).body for item in self._workloads))):
+            return False
+        workload = queue_workload(self._cluster)
+        if found := self._server.get(workload).body:
+            self._server.delete(workload, found["metadata"]["uid"], "Background")
+        return True
+
+
+def of_environment(
+    server: ObjectServer, objects: Sequence[RemovableObject], environment: Mapping[str, str]
+) -> IdleSuspension | None:
+    """Return the suspension that the variables of the Job's pod ask for; None without a time for it."""
+    own_job = environment.get("TFK8S_LIFETIME_JOB")
+    return IdleSuspension(server, objects, own_job, queued="TFK8S_QUEUE" in environment) if own_job else None
 
 
 def has_ended(job: Mapping[str, Any]) -> bool:
     """Return whether the Job of a program has ended, or `tfk8s wait` has ended the Job."""
     ended = {item["type"] for item in job.get("status", {}).get("conditions", ()) if item["status"] == "True"}
     return not ended.isdisjoint(_ENDED) or naming.RUN_END in job["metadata"].get("annotations", {})
+
+
+def _has_pods(body: Mapping[str, Any] | None) -> bool:
+    """Return whether a StatefulSet, or the Job of a program, has pods that have not ended."""
+    status = (body or {}).get("status", {})
+    return any(status.get(key) for key in ("replicas", "active", "terminating"))
 
 
 def _wish(body: Mapping[str, Any] | None) -> Suspension | None:

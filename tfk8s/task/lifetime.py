@@ -32,7 +32,7 @@ from tfk8s.core.lifetime import (
     format_duration,
     removable_objects,
 )
-from tfk8s.task import activity
+from tfk8s.task import activity, idle_suspension
 from tfk8s.task.budgets import Budgets
 from tfk8s.task.idle_suspension import IdleSuspension, has_ended
 from tfk8s.task.object_server import ApiFailure, ObjectServer, TokenRefused
@@ -283,7 +283,7 @@ def main() -> int:
         objects,
         limits,
         Budgets(server, disruption_budgets(name, drained)),
-        IdleSuspension(server, objects, own_job) if (own_job := environment.get("TFK8S_LIFETIME_JOB")) else None,
+        idle_suspension.of_environment(server, objects, environment),
         lambda: last_activity(host, port) if servers else float("inf"),
         time.monotonic,
         threading.Event().wait,

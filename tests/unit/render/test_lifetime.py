@@ -99,11 +99,19 @@ def test_a_suspension_while_idle_patches_numbers_and_jobs_but_no_statefulset() -
         (["jobs"], ["demo-worker"], ["patch"]),
         (["statefulsets/scale"], ["demo-ps"], ["patch"]),
     ]
+    assert not any("workloads" in rule["resources"] for rule in the("Role", objects)["rules"])
     assert made["metadata"]["annotations"] == {"tfk8s.dev/idle": "120", "tfk8s.dev/idle-suspend": "60"}
     variables = {item["name"]: item for item in made["spec"]["template"]["spec"]["containers"][0]["env"]}
     assert variables["TFK8S_SUSPEND"]["value"] == "60"
     own = variables["TFK8S_LIFETIME_JOB"]["valueFrom"]["fieldRef"]["fieldPath"]
     assert own == "metadata.labels['batch.kubernetes.io/job-name']"
+
+
+def test_a_suspension_in_a_queue_may_delete_the_workload_of_its_name() -> None:
+    objects = render.objects(job_file("demo", ps=1, image="tf:1", idle=IdleLimits(suspend=60), queue="gold"))
+    (rule,) = (rule for rule in the("Role", objects)["rules"] if "workloads" in rule["resources"])
+    assert (rule["resourceNames"], rule["verbs"]) == (["demo"], ["get", "delete"])
+    assert {"name": "TFK8S_QUEUE", "value": "gold"} in job(objects)["spec"]["template"]["spec"]["containers"][0]["env"]
 
 
 def test_idle_with_a_removal_alone_changes_nothing() -> None:

@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from tfk8s.core.lifetime import SUSPENDED, Limits, RemovableObject, Suspension, removable_objects
+from tfk8s.core.lifetime import (
+    SUSPENDED,
+    Limits,
+    RemovableObject,
+    Suspension,
+    queue_workload,
+    removable_objects,
+)
 from tfk8s.task.budgets import Budgets
 from tfk8s.task.idle_suspension import IdleSuspension
 from tfk8s.task.lifetime import Keeper
@@ -40,6 +47,7 @@ class SleepyCluster:
         self.refused = ""  # the end of a name
         self.at: dict[float, Callable[[], object]] = {}  # what somebody does at a time
         self.last_use = -math.inf
+        self.queued = False
 
     @property
     def replicas(self) -> list[int]:
@@ -77,7 +85,7 @@ class SleepyCluster:
 
     def keep(self, limits: Limits = LIMITS, objects: list[RemovableObject] = OBJECTS) -> str:
         server: Any = self
-        suspension = IdleSuspension(server, objects, OWN.name)
+        suspension = IdleSuspension(server, objects, OWN.name, queued=self.queued)
         clock = lambda: self.seconds  # noqa: E731
         return Keeper(server, objects, limits, Budgets(server, []), suspension, self.ask, clock, self.sleep).run()
 
@@ -101,6 +109,19 @@ def test_the_wish_comes_first_and_the_removal_counts_from_the_last_use(cluster: 
     assert cluster.log == ["100: demo-lifetime-1a2b3c4d", "100: demo-chief/scale", "100: demo-ps/scale"]
     assert seen == [([0, 0], Suspension(CREATED + 100, "tfk8s", {"chief": 1, "ps": 2}, 100))]
     assert 10_000 <= cluster.seconds < 10_060 + 2
+
+
+def test_the_quota_goes_back_when_the_pods_have_ended(cluster: SleepyCluster) -> None:
+    workload = queue_workload("demo")
+    cluster.queued = True
+    cluster.objects[workload] = {"metadata": {"uid": "1"}, "spec": {}}
+    cluster.objects[PS]["status"] = {"replicas": 1}
+    cluster.at[1000] = lambda: cluster.objects[PS].pop("status")
+    seen = []
+    for moment in (999, 1130):
+        cluster.at[moment] = lambda: seen.append(workload in cluster.objects)
+    assert cluster.keep() == REMOVED
+    assert seen == [True, False]
 
 
 def test_a_use_postpones_the_suspension(cluster: SleepyCluster) -> None:

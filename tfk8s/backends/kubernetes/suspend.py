@@ -18,7 +18,6 @@ from tfk8s.backends.kubernetes.pods import pod_ends
 from tfk8s.backends.kubernetes.workloads import lifetime, program_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core.lifetime import SUSPENDED, Suspension
-from tfk8s.errors import InvalidInput
 from tfk8s.render import kueue, manifests
 from tfk8s.render.lifetime import COMPONENT
 from tfk8s.render.pods import Object
@@ -27,12 +26,15 @@ from tfk8s.render.pods import Object
 def suspend(client: Client, cluster: DeployedCluster, by: str) -> bool:
     """End all pods of a cluster but that of its limits and those that have ended; return whether this is new.
 
+    A cluster in a queue gives its quota back.
+
     Raises:
-        InvalidInput: Helm installed the cluster, or the cluster is in a queue.
+        InvalidInput: Helm installed the cluster.
         WaitTimeout: pods do not end.
     """
     workloads = list(cluster.workloads.values())
-    _require_changeable(cluster)
+    for item in workloads:
+        helm.require_other(item)
     if cluster.suspended is None:
         counts = {
             job: manifests.task_count(item) for job, item in cluster.workloads.items() if item["kind"] == "StatefulSet"
@@ -47,31 +49,28 @@ def suspend(client: Client, cluster: DeployedCluster, by: str) -> bool:
     for job in cluster.other_jobs:
         if not lifetime.is_lifetime(job) and program_status.end(job) is None:
             client.send("DELETE", paths.path(job, cluster.namespace), {"propagationPolicy": "Background"})
-    _wait_for_ends(client, cluster)
+    if _wait_for_ends(client, cluster) and any(map(kueue.queue_of, workloads)):
+        # Kueue gives the quota back itself once there is no pod. A pod whose program has ended keeps all of it.
+        workload = {"kind": "Workload", "metadata": {"name": cluster.name}}
+        client.send("DELETE", paths.path(workload, cluster.namespace))
     return cluster.suspended is None
 
 
-def _require_changeable(cluster: DeployedCluster) -> None:
-    for item in cluster.workloads.values():
-        helm.require_other(item)
-        if queue := kueue.queue_of(item):
-            raise InvalidInput(
-                f'"{cluster.name}" can\'t be suspended in queue "{queue}": Kueue admits all its pods as one group',
-                help=f"tfk8s down {cluster.name} gives its quota back, and keeps its claims; tfk8s up starts it again",
-            )
-
-
-def _wait_for_ends(client: Client, cluster: DeployedCluster) -> None:
+def _wait_for_ends(client: Client, cluster: DeployedCluster) -> bool:
+    """Wait until no pod runs; return whether there are pods that have ended by themselves."""
     path, query = paths.collection("Pod", cluster.namespace), paths.of_cluster(cluster.name)
     query["labelSelector"] += f",{manifests.COMPONENT}!={COMPONENT}"
     wait = pod_ends.PodWait(f'the pods of "{cluster.name}"', DELETE_TIMEOUT)
 
+    left: list[Object] = []
+
     def are_gone() -> bool:
-        pods = list(filter(_is_left, client.get(path, query)["items"]))
-        wait.note(pods)
-        return not pods
+        left[:] = client.get(path, query)["items"]
+        wait.note(running := list(filter(_is_left, left)))
+        return not running
 
     wait.until(are_gone)
+    return bool(left)
 
 
 def _is_left(pod: Object) -> bool:

@@ -223,13 +223,20 @@ def test_a_cluster_of_helm_that_its_own_job_has_suspended_keeps_helms_fields() -
     assert (store.tasks, store.whole_cluster.suspended) == (Store(job_file).tasks, None)
 
 
-def test_a_cluster_in_a_queue_is_refused() -> None:
-    store = Store(job_file("demo", PS, image="tf:1", namespace="ns", queue="gold"))
-    with pytest.raises(
-        InvalidInput, match='can\'t be suspended in queue "gold": Kueue admits all its pods as one group'
-    ):
-        suspend.suspend(store.client, store.cluster, "jo")
-    assert store.writes_left == 1000
+@pytest.mark.parametrize("ended", [0, 1])
+def test_a_cluster_in_a_queue_gives_the_quota_back_that_an_ended_pod_would_keep(ended: int) -> None:
+    store = Store(replace(PROGRAMS, queue="gold"))
+    before = store.tasks
+    workload = "/apis/kueue.x-k8s.io/v1beta2/namespaces/ns/workloads/demo"
+    store.objects[workload] = {"kind": "Workload", "metadata": {"name": "demo"}, "status": {}}
+    for _ in range(ended):
+        store.objects["/api/v1/namespaces/ns/pods/demo-worker-0"] = {
+            "kind": "Pod", "metadata": {"name": "demo-worker-0"}, "status": {"phase": "Succeeded"}
+        }  # fmt: skip
+    assert suspend.suspend(store.client, store.cluster, "jo")
+    assert (workload in store.objects) is (not ended)  # Kueue deletes the Workload of no pod itself
+    assert suspend.resume(store.client, store.cluster)
+    assert store.tasks == before
 
 
 def test_a_cluster_of_helm_is_refused_unless_nothing_would_change() -> None:
