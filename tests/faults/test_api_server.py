@@ -338,6 +338,19 @@ def test_a_good_list_follows_a_bad_object_in_a_watch(server: ApiServer) -> None:
     assert "watch" not in server.requests[-1]
 
 
+def test_a_stream_may_be_quiet_for_longer_than_a_request_is_tried(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def speak_late() -> Iterator[str]:
+        threading.Event().wait(1.3)
+        yield "late"
+
+    monkeypatch.setattr(client, "RETRY_TIMEOUT", 0.1)  # a try has a second at least
+    server.faults[0] = lambda handler, _: handler.stream(speak_late())
+    with Client(None).lines(PODS, {}, 20.0) as lines:
+        assert list(lines) == ["late"]
+
+
 def test_a_forbidden_watch_is_an_error(server: ApiServer) -> None:
     put(server, "one", "Running")
     changes = Reflector(Client(None), PODS, {}).changes()

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.client import HTTPConnection
 from typing import Protocol, TypeVar
 from urllib.parse import urlencode
 
@@ -204,6 +205,8 @@ class Client:
         """
         request = Request(method="GET", path=path, query=query, timeout=timeout)
         with contextlib.closing(self._send(request, lambda response: response)) as response:
+            if isinstance(response.connection, HTTPConnection) and response.connection.sock is not None:
+                response.connection.sock.settimeout(timeout)  # the request had the time that its retries left
             yield self._lines(response)
 
     def _lines(self, response: Response) -> Iterator[str]:
