@@ -91,8 +91,11 @@ print(v.device, coordinator.fetch(coordinator.schedule(step)))
 
 @pytest.fixture(scope="module")
 def pss(backend: LocalBackend) -> Iterator[str]:
-    """A cluster of a chief with a server, a ps and two workers."""
-    backend.apply(job_file("pss", chief=1, ps=1, worker=2))
+    """A cluster of a chief with a server, a ps and two workers.
+
+    With oneDNN, which TensorFlow uses on CPUs with AVX512-VNNI, a server keeps freed memory for later tensors.
+    """
+    backend.apply(job_file("pss", chief=1, ps=1, worker=2, env={"TF_ENABLE_ONEDNN_OPTS": "0"}))
     wait_for(backend, "pss", is_ready)
     yield "pss"
     backend.delete("pss")
