@@ -151,9 +151,8 @@ def test_the_role_of_a_user_is_sufficient_and_minimal(become, tfk8s, asked, file
         ("watch", "events", ""),
         ("get", "pods/attach", ""),
         ("create", "pods/attach", ""),
-        # Only while pods or Jobs wait in a queue of Kueue.
-        ("list", "workloads", "kueue.x-k8s.io"),
-        ("watch", "workloads", "kueue.x-k8s.io"),
+        # Only while pods or Jobs wait in a queue of Kueue, and when a cluster in a queue is suspended.
+        *((verb, "workloads", "kueue.x-k8s.io") for verb in ("list", "watch", "get", "delete")),
         # The account of the Job that removes a cluster has these, and nobody may grant what they lack.
         ("delete", "configmaps", ""),
         ("delete", "services", ""),
