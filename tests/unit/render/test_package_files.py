@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import os
@@ -37,6 +38,27 @@ PROCESSES = {
 def test_pods_have_all_imported_files(content: str) -> None:
     """Imports in functions count too: a pod that misses a file fails late."""
     assert closure([*PROCESSES[content], *USED], late=True) <= CONTENTS[content].keys()
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_files_lack_their_docstrings_alone(content: str) -> None:
+    """Each statement stands on its line, so that tracebacks name the lines of the repository."""
+    for path, text in CONTENTS[content].items():
+        whole, packed = (without_docstrings(ast.parse(part)) for part in ((PACKAGE / path).read_text(), text))
+        assert ast.dump(packed) == ast.dump(whole), path
+        assert lines(packed) == lines(whole), path
+    assert '"""' not in CONTENTS[content]["core/naming.py"]
+
+
+def lines(tree: ast.Module) -> list[int]:
+    return [node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+
+
+def without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body[0] = ast.Pass(lineno=0, col_offset=0)
+    return tree
 
 
 def test_the_same_files_give_the_same_zip() -> None:
