@@ -39,6 +39,7 @@ network:
   allow_from: [{{pods: {{app: notebook}}}}, {{namespace: tools}}]
   allow_to: [{{cidr: 10.0.0.0/8, ports: [443]}}]
 metrics: {{from: [{{namespace: monitoring, pods: {{app: prometheus}}}}, {{cidr: 10.1.0.0/16}}]}}
+history: {{claim: past, logs: true}}
 security: {{user: 12345, group: 12345, service_account: me}}
 ttl: 60
 max_duration: 8h
@@ -94,6 +95,7 @@ idle: 30m
 grace: 45s
 queue: gold
 metrics: true
+history: {claim: past}
 pod: {hostAliases: [{ip: 10.0.0.1, hostnames: [store]}]}
 run: {success: worker/1, restart_on: never, max_restarts: 7, restart_scope: task, timeout: 2h}
 jobs:

@@ -242,6 +242,10 @@ class History(Protocol):
         """Add the tasks as they are now, unless somebody else sees them."""
         ...
 
+    def share(self, name: str) -> None:
+        """Bring what this process has added to the shared history, if the cluster has a record there."""
+        ...
+
 
 class Absent:
     """A part that a backend lacks: each method, whatever its arguments, is the same refusal.

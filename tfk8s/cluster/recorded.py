@@ -115,6 +115,7 @@ class _Command:
                 self._token = writing.begin_command(
                     self._entry, self._verb, self._words, self._folder, moment=self._moment
                 )
+                self._history.share(self._name)
 
     def end(self, end: VerbEnd, hidden: Sequence[str], *, exists: bool) -> None:
         """Add the end to the cluster's entry; `exists` says that there is a cluster, perhaps another user's."""
@@ -128,6 +129,7 @@ class _Command:
         with files.unless_unwritable():
             if self._entry is not None and self._token:
                 writing.end_command(self._entry, self._token, end.exit_code, end.reason, hidden, source)
+                self._history.share(self._name)
 
 
 def _here() -> Path:

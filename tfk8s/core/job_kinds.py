@@ -57,5 +57,5 @@ def watches_use(job_file: JobFile) -> bool:
 
 
 def has_keeper(job_file: JobFile) -> bool:
-    """Return whether the cluster has a Job of its own, which keeps the limits and opens disruption budgets."""
-    return any(job_file.limits) or watches_use(job_file)
+    """Return whether the cluster has a Job of its own: for limits, disruption budgets, or a shared history."""
+    return any(job_file.limits) or watches_use(job_file) or job_file.history is not None

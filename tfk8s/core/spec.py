@@ -8,7 +8,7 @@ from typing import Any
 
 from tfk8s.core import naming, roles
 from tfk8s.core.job_file.keys import key
-from tfk8s.core.job_file.mappings import Env, IdleLimits, Metrics, Network, Security, Topology
+from tfk8s.core.job_file.mappings import Env, IdleLimits, Metrics, Network, Security, SharedHistory, Topology
 from tfk8s.core.lifetime import Limits
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.quantity import Quantity
@@ -96,9 +96,8 @@ class Job:
     preload: tuple[str, ...] = key(
         "MODULES",
         "Python modules that a task imports before it starts its server, because they register operations.",
-        ["tensorflow_text"],
-        default=(),
-    )
+        ["tensorflow_text"], default=(),
+    )  # fmt: skip
     port: int | None = key("PORT", "The port of this job's tasks. It overrides the cluster's port.", 2300)
     spot: str | None = key("SPOT", "Run the tasks on spot nodes: of gke, as true means, karpenter, aks or eks.", True)
     priority_class: str | None = key("NAME", "The name of a PriorityClass.", "training")
@@ -211,6 +210,9 @@ class JobFile:
         "METRICS", "Serve the metrics of each task to Prometheus, on a port of its own. On Kubernetes only.",
         True, {"from": [{"namespace": "monitoring"}]},
     )  # fmt: skip
+    history: SharedHistory | None = key(
+        "HISTORY", "A history for all who may read a volume. On Kubernetes only.", {"claim": "tfk8s-history"}
+    )
     security: Security = key("SECURITY", "The user, group and ServiceAccount of the pods.", default=Security())
     ttl: int = key(
         "DURATION", "The time for which a finished script of `tfk8s submit` is kept, with its log.", "2h", 600,
@@ -237,9 +239,8 @@ class JobFile:
         "DRAIN",
         "What drains of nodes may do to the master and the ps, whose variables a restart loses. block forbids their "
         "eviction, allow permits the eviction of all tasks, idle permits theirs while nobody uses the cluster.",
-        roles.WHILE_IDLE,
-        default=roles.BLOCK,
-    )
+        roles.WHILE_IDLE, default=roles.BLOCK,
+    )  # fmt: skip
     warm: bool | None = key(
         "BOOLEAN",
         "Run scripts as forks in a warm pod, which `up` starts. Without this key, the first script starts it.",

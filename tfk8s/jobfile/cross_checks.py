@@ -126,7 +126,7 @@ def replaced_avoidance(values: ValidValues) -> Iterator[Problem]:
 def limits_without_tasks(values: ValidValues) -> Iterator[Problem]:
     """Yield a problem for each limit and the warm pods of a cluster that tfk8s does not start."""
     addressed = [job for job in values.jobs if isinstance(values.get("jobs", job), list)]
-    for key in ("max_duration", "idle", "grace", "drain", "gang", "warm", "script", "metrics"):
+    for key in ("max_duration", "idle", "grace", "drain", "gang", "warm", "script", "metrics", "history"):
         if addressed and values.get(key) is not None:
             message = f'"{key}" has no effect on servers that already run'
             label = f'job "{addressed[0]}" has addresses'

@@ -251,5 +251,6 @@ class _Metrics(Container):
 
 
 METRICS = _Metrics()
+HISTORY = struct(mappings.SharedHistory)
 NETWORK = struct(mappings.Network, {"SOURCES": List(SOURCE), "DESTINATIONS": OptionalList(DESTINATION)})
 SECURITY = struct(mappings.Security)

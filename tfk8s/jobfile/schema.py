@@ -13,6 +13,7 @@ from tfk8s.jobfile.declared import struct
 from tfk8s.jobfile.document import Path
 from tfk8s.jobfile.mappings import (
     ENV_VALUE,
+    HISTORY,
     IDLE,
     METRICS,
     NETWORK,
@@ -94,6 +95,7 @@ JOB_FILE = struct(
         "NODES": List(types.NAME, maximum=_MAX_AVOIDED, unique=""),
         "NETWORK": NETWORK,
         "METRICS": METRICS,
+        "HISTORY": HISTORY,
         "SECURITY": SECURITY,
         "SCRIPT": SCRIPT,
         "RUN": RUN,

@@ -1,6 +1,7 @@
 """The objects that keep a cluster's limits: a Job, and a ServiceAccount that may remove this cluster alone.
 
-With `drain: idle`, the Job also opens and closes the cluster's disruption budgets.
+With `drain: idle`, the Job also opens and closes the cluster's disruption budgets. With `history`, it keeps the
+cluster's record in a claim.
 
 The Job's pod is made from the master's, as the pods of scripts are: it has the master's image and node settings.
 """
@@ -11,6 +12,7 @@ import re
 from collections.abc import Sequence
 
 from tfk8s.core import job_kinds, naming
+from tfk8s.core.history.shared import MOUNT_PATH, WITH_LOGS, WITHOUT_LOGS
 from tfk8s.core.job_kinds import program_jobs
 from tfk8s.core.lifetime import queue_workload, removable_objects
 from tfk8s.core.spec import JobFile
@@ -23,6 +25,7 @@ IDLE = "tfk8s.dev/idle"
 LEASE = "tfk8s.dev/lease"
 SUSPEND = "tfk8s.dev/idle-suspend"
 
+_HISTORY = "history"  # the name of the volume
 _CREDENTIALS_FOLDER = "/var/run/secrets/tfk8s"
 _REQUESTS = {"cpu": "10m", "memory": "32Mi"}
 _LIMITS = {"cpu": "500m", "memory": "128Mi"}
@@ -100,6 +103,11 @@ def _role(job_file: JobFile, own_job: str) -> Object:
         )  # fmt: skip
     if job_file.limits.suspend is not None:
         rules += _rights_to_suspend(job_file, own_job)
+    if job_file.history:
+        rules += [
+            {"apiGroups": [""], "resources": ["events", "pods"], "verbs": ["list"]},
+            {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+        ]
     return _object("Role", "rbac.authorization.k8s.io/v1", job_file) | {"rules": rules}
 
 
@@ -206,17 +214,23 @@ def _pod(job_file: JobFile, master: Object) -> Object:
             ]
         },
     }
+    history = job_file.history
     return spec | {
         "restartPolicy": "OnFailure",
         "serviceAccountName": naming.lifetime(job_file.name),
         "containers": [_container(job_file, spec["containers"][0])],
-        "volumes": [next(volume for volume in spec["volumes"] if volume["name"] == "tfk8s"), credentials],
+        "volumes": [
+            next(volume for volume in spec["volumes"] if volume["name"] == "tfk8s"),
+            credentials,
+            *([{"name": _HISTORY, "persistentVolumeClaim": {"claimName": history.claim}}] if history else ()),
+        ],
     }
 
 
 def _container(job_file: JobFile, master: Object) -> Object:
     values = {
         "TFK8S_DRAIN": ",".join(_drained(job_file)) or None, "TFK8S_GANG": "1" if job_file.gang else None,
+        "TFK8S_HISTORY": job_file.history and (WITH_LOGS if job_file.history.logs else WITHOUT_LOGS),
         "TFK8S_IDLE": job_file.limits.idle, "TFK8S_LEASE": job_file.lease,
         "TFK8S_MAX_DURATION": job_file.max_duration,
         "TFK8S_QUEUE": None if job_file.limits.suspend is None else job_file.queue,
@@ -240,5 +254,6 @@ def _container(job_file: JobFile, master: Object) -> Object:
         "volumeMounts": [
             next(mount for mount in master["volumeMounts"] if mount["name"] == "tfk8s"),
             {"name": "credentials", "mountPath": _CREDENTIALS_FOLDER, "readOnly": True},
+            *([{"name": _HISTORY, "mountPath": MOUNT_PATH}] if job_file.history else ()),
         ],
     }

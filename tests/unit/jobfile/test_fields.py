@@ -66,7 +66,7 @@ def test_each_key_is_explained_and_completed() -> None:
 
 def required(kind: type) -> dict[str, Any]:
     """Return plain data of a dataclass, with a value for each field that needs one."""
-    values = {"jobs": [], "master": "a", "name": "a", "key": "a", "path": "/a"}
+    values = {"jobs": [], "master": "a", "name": "a", "key": "a", "path": "/a", "claim": "a"}
     return {field.name: values[field.name] for field in dataclasses.fields(kind) if field.name in values}
 
 

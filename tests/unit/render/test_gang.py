@@ -8,11 +8,11 @@ import pytest
 from job_files import job_file
 
 from tfk8s import render
+from tfk8s.core import lifetime
 from tfk8s.core.job_file.gangs import is_possible
 from tfk8s.core.programs import Program
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.render import gang, manifests, other_pods
-from tfk8s.task import lifetime
 
 JOBS = (Job(name="ps"), Job(name="worker", tasks=3, program=Program(("a",))))
 

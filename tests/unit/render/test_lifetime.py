@@ -7,7 +7,7 @@ from job_files import EVERYTHING, job_file
 
 from tfk8s import render
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.core.job_file.mappings import IdleLimits
+from tfk8s.core.job_file.mappings import IdleLimits, SharedHistory
 from tfk8s.core.lifetime import RemovableObject, removable_objects
 from tfk8s.core.programs import Program
 from tfk8s.core.spec import Job
@@ -129,16 +129,29 @@ def test_the_pod_is_like_the_masters_without_gpus_and_volumes() -> None:
     spec = job(objects)["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert spec["nodeSelector"] == {"zone": "a", "cloud.google.com/gke-spot": "true"}
-    assert [volume["name"] for volume in spec["volumes"]] == ["tfk8s", "credentials"]
+    assert [volume["name"] for volume in spec["volumes"]] == ["tfk8s", "credentials", "history"]
     assert spec["serviceAccountName"] == "everything-lifetime"
     assert spec["automountServiceAccountToken"] is False
     assert "initContainers" not in spec
     assert set(spec.get("affinity", ())) == {"nodeAffinity"}
     assert container["resources"]["limits"] == {"cpu": "500m", "memory": "128Mi"}
     assert [variable["name"] for variable in container["env"]] == [
-        "PYTHONPATH", "TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_ACTIVITY_PORT", "TFK8S_DRAIN", "TFK8S_IDLE",
-        "TFK8S_MAX_DURATION", "TFK8S_SERVERS",
+        "PYTHONPATH", "TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_ACTIVITY_PORT", "TFK8S_DRAIN", "TFK8S_HISTORY",
+        "TFK8S_IDLE", "TFK8S_MAX_DURATION", "TFK8S_SERVERS",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("logs", "value"), [(True, "logs"), (False, "events")])
+def test_a_shared_history_alone_makes_the_job(logs: bool, value: str) -> None:
+    objects = of(history=SharedHistory(claim="past", logs=logs))
+    spec = job(objects)["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert {"name": "TFK8S_HISTORY", "value": value} in container["env"]
+    assert {"name": "history", "persistentVolumeClaim": {"claimName": "past"}} in spec["volumes"]
+    assert "history" in [mount["name"] for mount in container["volumeMounts"]]
+    (role,) = (item for item in objects if item["kind"] == "Role")
+    assert {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]} in role["rules"]
+    assert all("resourceNames" in rule for rule in role["rules"] if rule["resources"][0] not in ("events", "pods/log"))
 
 
 def test_no_priority_class_keeps_the_pod_from_its_start() -> None:

@@ -26,7 +26,7 @@ USERS_NAMES = ("correct_keras", "path", "progress", "session", "strategy")  # wh
 USED = ["errors.py", *(f"{tfk8s._HOMES[name].replace('.', '/')}.py" for name in USERS_NAMES)]
 USED += [path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / "training" / "parallel").glob("*.py")]
 PROCESSES = {
-    "tasks": ["task/server.py", "task/lifetime.py", "task/data/service.py", "task/programs/pod.py"],
+    "tasks": ["task/server.py", "task/lifetime/__main__.py", "task/data/service.py", "task/programs/pod.py"],
     "scripts": [
         "sessions/pod/entrypoint.py", "sessions/pod/file_server.py", "sessions/pod/tensorboard.py",
         "sessions/runner.py", "sessions/warm/entrypoint.py",

@@ -112,7 +112,7 @@ def test_pods_of_programs_with_gpus_connect_to_all_ports_of_each_other(gpus: int
 def test_limits_remove_jobs_too() -> None:
     found = {(item["kind"], item["metadata"]["name"]): item for item in render.objects(loads(PROGRAMS, "job.yaml"))}
     role = found["Role", "programs-lifetime"]
-    names = {rule["resources"][0]: rule["resourceNames"] for rule in role["rules"]}
+    names = {rule["resources"][0]: rule.get("resourceNames") for rule in role["rules"]}
     assert names["jobs"] == [name for (_, name), item in found.items() if manifests.is_program(item)]
     assert len(names["jobs"]) == 4
     (keeper,) = (item for (kind, name), item in found.items() if kind == "Job" and "-lifetime-" in name)

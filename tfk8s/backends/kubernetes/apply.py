@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tfk8s.backends.kubernetes import claims, helm, pod_refusals, suspend
 from tfk8s.backends.kubernetes.api_server import paths
@@ -22,6 +22,7 @@ from tfk8s.backends.kubernetes.workloads import (
     pods_dry_run,
     program_jobs,
     queue_changes,
+    record_notes,
     suspension,
 )
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
@@ -32,6 +33,8 @@ from tfk8s.core.task_names import require_no_variables
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object
+
+EndRecord = Callable[[str, Sequence[Object]], None]
 
 
 def apply(
@@ -224,8 +227,15 @@ def scale(client: Client, cluster: DeployedCluster, tasks: Mapping[str, int]) ->
     return Scaling.RESTARTED
 
 
-def delete(client: Client, namespace: str, name: str, *, delete_claims: bool = False) -> list[str]:
+def delete(
+    client: Client, namespace: str, name: str, *, end_record: EndRecord = lambda *_: None, delete_claims: bool = False
+) -> list[str]:
     """Delete all objects of a cluster, and wait until its pods are gone; return the names of the claims that are kept.
+
+    Args:
+        name: the cluster's.
+        end_record: is called with the name and the cluster's Jobs if the cluster has a record in a shared history.
+        delete_claims: delete the claims that `apply` made, too.
 
     Raises:
         NoSuchCluster: no cluster has that name.
@@ -243,6 +253,8 @@ def delete(client: Client, namespace: str, name: str, *, delete_claims: bool = F
         return []
     for item in itertools.chain(*objects.values()):
         helm.require_other(item)
+    if record_notes.is_recorded(objects["Job"]):
+        end_record(name, objects["Job"])
     _delete(client, namespace, lifetime.with_rights(objects["Job"]))
     if gangs.is_gang(itertools.chain(*objects.values()), name):
         gangs.delete(client, namespace, name)

@@ -18,8 +18,17 @@ from tfk8s.backends.kubernetes.history import PodHistory
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.nodes import cluster_fit
 from tfk8s.backends.kubernetes.scripts import program_archives
-from tfk8s.backends.kubernetes.workloads import deployed, gangs, lease, lifetime, program_jobs, task_pods
+from tfk8s.backends.kubernetes.workloads import (
+    deployed,
+    gangs,
+    lease,
+    lifetime,
+    program_jobs,
+    record_notes,
+    task_pods,
+)
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
+from tfk8s.backends.kubernetes.workloads.record_notes import RecordNotes
 from tfk8s.backends.options import BackendOptions
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan, Scaling
@@ -48,6 +57,7 @@ class KubernetesBackend:
         self.flags = "".join(f" --{name} {value}" for name, value in options.items() if value)
         self._applied: dict[str, str] = {}  # namespaces by the cluster's name
         self.leases = lease.Renewals(self._client)
+        self._notes = RecordNotes(self._client, self._namespace_of)
         given = (self._client, self._find, self.flags)
         self.scripts, self.detached = parts.PodScripts(*given), parts.DetachedPods(*given)
         self.inside, self.files = parts.InsidePods(*given), parts.PodFiles(*given)
@@ -56,6 +66,7 @@ class KubernetesBackend:
             self,
             lambda name: claims.location(self._client, self._namespace_of(name)),
             lambda name: self._rates(self._namespace_of(name)),
+            self._notes,
         )
         self.suspending = parts.SuspendingPods(*given)
         self.shared = parts.SharedNamespace(self._client, namespace)
@@ -165,7 +176,9 @@ class KubernetesBackend:
         """Delete the cluster, and wait until its pods are gone."""
         self.leases.end(name)
         with self.history.removing(name):
-            return apply.delete(self._client, self._namespace_of(name), name, delete_claims=delete_claims)
+            return apply.delete(
+                self._client, self._namespace_of(name), name, end_record=self._notes.end, delete_claims=delete_claims
+            )
 
     def _apply(self, job_file: JobFile, *, dry_run: bool = False) -> Plan:
         served, namespace = self._client.require_version(), self._namespace_for(job_file)
@@ -176,6 +189,8 @@ class KubernetesBackend:
         cluster_fit.require_room(self._client, namespace, job_file, objects)
         default_deny.require_connections(self._client, namespace, job_file, objects)
         claims.require_driver(self._client, job_file)
+        record_notes.require_claim(self._client, namespace, job_file)
+        self._notes.applied(job_file)
         program_jobs.warn_of_scope(job_file)
         try:
             objects = claims.usable(self._client, namespace, job_file, objects)
@@ -196,4 +211,6 @@ class KubernetesBackend:
         return self._applied.get(name) or self._namespace or self._client.namespace
 
     def _find(self, name: str) -> DeployedCluster:
-        return deployed.find(self._client, self._namespace_of(name), name)
+        found = deployed.find(self._client, self._namespace_of(name), name)
+        self._notes.see(name, found.other_jobs)
+        return found

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 from tfk8s.backends.history import files, index, writing
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.kubernetes.pods.total_requests import billed_jobs
+from tfk8s.backends.kubernetes.workloads.record_notes import RecordNotes
 from tfk8s.concurrency import map_parallel
 from tfk8s.core.history import redaction
-from tfk8s.core.history.entry import REMOVED
+from tfk8s.core.history.facts import REMOVED
 from tfk8s.core.price.rates import Rates
 from tfk8s.core.progress import latest
 from tfk8s.core.resources import named
@@ -42,13 +43,15 @@ class PodHistory:
         backend: reads clusters.
         location: returns where a cluster of this name is, as its status has it.
         rates: returns those for a cluster of this name.
+        notes: brings facts into the shared history.
         clock: returns a time in seconds.
     """
 
     def __init__(
         self, backend: Backend, location: Callable[[str], str], rates: Callable[[str], Rates | None],
-        clock: Callable[[], float] = time.monotonic,
+        notes: RecordNotes, clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
+        self._notes = notes
         self._backend, self._location, self._rates, self._clock = backend, location, rates, clock
 
     def find(self, name: str) -> EntryFiles | None:
@@ -72,6 +75,11 @@ class PodHistory:
             if entry := self.find(name):
                 writing.add_status(entry, self._backend.observe(name), self._rates(name))
 
+    def share(self, name: str) -> None:
+        """Bring what this process has added to the shared history, if the cluster has a record there."""
+        if self._notes.has_record(name) and (entry := self.find(name)):
+            self._notes.leave(name, entry.facts())
+
     @contextlib.contextmanager
     def removing(self, name: str) -> Iterator[None]:
         """In a `with` that removes a cluster, keep what would be gone: before, its logs and events; then, its end."""
@@ -81,6 +89,7 @@ class PodHistory:
             entry = self.join(name)
             assert entry is not None
             self._keep(entry, status, deadline)
+            self.share(name)
         yield
         if entry is not None:
             with files.unless_unwritable():

@@ -2,7 +2,7 @@
 
 An annotation of one workload, the master's, records the wish with the numbers of tasks before anything else changes,
 and goes after all else. So the next `suspend`, `resume`, `up` or `down` finishes what a command that was killed has
-left half-done. The Job that keeps `idle` does the same with an annotation of its own (`task.idle_suspension`).
+left half-done. The Job that keeps `idle` does the same with an annotation of its own (`task.lifetime`).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from tfk8s.backends.parts import Absent
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core.events import Event, of_phase
-from tfk8s.core.history.entry import REMOVED
+from tfk8s.core.history.facts import REMOVED
 from tfk8s.core.plan import Action, Change, Plan, Scaling, compare
 from tfk8s.core.resources import named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script

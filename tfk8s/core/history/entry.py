@@ -8,10 +8,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfk8s.core import naming
-from tfk8s.core.history.facts import MAX_TEXT, Fact, cost, hours, is_number, is_time, parse, text, whole
+from tfk8s.core.history.facts import (
+    MAX_TEXT,
+    REMOVED,
+    Fact,
+    cost,
+    hours,
+    is_number,
+    is_time,
+    parse,
+    text,
+    whole,
+)
 from tfk8s.errors import InvalidInput
 
-REMOVED = "was removed by `tfk8s down`"
 OPEN, ENDED, LOST = "open", "ended", "lost"
 _STARTERS = ("up", "run", "submit", "resume")  # a refused `scale` says nothing about the cluster
 _GIB = float(1 << 30)

@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+REMOVED = "was removed by `tfk8s down`"
+REMOVED_BY_OTHERS = "was removed, not by tfk8s"
 MAX_TEXT = 2000  # characters
 MAX_LINE = 4 << 20  # bytes of a fact: ten thousand tasks, or the largest job file with all its defaults
 _LATEST = 1e11  # seconds since the epoch, in the year 5138

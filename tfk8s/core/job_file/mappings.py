@@ -122,3 +122,14 @@ class Security:
     user: int = key("ID", "The user ID of processes in pods. It can't be 0 (root).", 1000, default=65532)
     group: int = key("ID", "The group ID of processes in pods. It can't be 0 (root).", 1000, default=65532)
     service_account: str | None = key("NAME", "The pods' ServiceAccount. Its token is not mounted.", "trainer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedHistory:
+    """The place of a history that several people read."""
+
+    claim: str = key(
+        "NAME", "The PersistentVolumeClaim, of the cluster's namespace, with the history.", "tfk8s-history",
+        required=True,
+    )  # fmt: skip
+    logs: bool = key("BOOLEAN", "Keep the ends of the logs there, too.", True, default=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +13,9 @@ from job_files import job_file
 
 from tfk8s.backends.history import files, index, writing
 from tfk8s.backends.kubernetes.history import PodHistory
+from tfk8s.backends.kubernetes.workloads.record_notes import RecordNotes
 from tfk8s.cluster.handle import Cluster
+from tfk8s.core.history.facts import Fact
 from tfk8s.core.price.rates import Rates
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.resources import Resources
@@ -26,13 +28,27 @@ from tfk8s.testing import FakeBackend
 PLACE = "context a, namespace b"
 
 
+class KeptNotes(RecordNotes):
+    """The facts that commands leave for a record in the shared history."""
+
+    def __init__(self) -> None:
+        self.is_recorded, self.facts = False, list[Fact]()
+
+    def has_record(self, name: str) -> bool:
+        return self.is_recorded
+
+    def leave(self, name: str, facts: Iterable[Fact]) -> None:
+        self.facts = list(facts)
+
+
 class PodBackend(FakeBackend):
     """A fake whose commands write the history, as those of Kubernetes do."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)  # type: ignore[arg-type]
         self.rates: Rates | None = None
-        self.history = PodHistory(self, lambda _: PLACE, lambda _: self.rates)
+        self.notes = KeptNotes()
+        self.history = PodHistory(self, lambda _: PLACE, lambda _: self.rates, self.notes)
 
     def delete(self, name: str, *, delete_claims: bool = False) -> list[str]:
         with self.history.removing(name):
@@ -134,7 +150,7 @@ def test_a_copy_of_endless_logs_ends(backend: PodBackend, tmp_path: Path, monkey
     script = ScriptStatus(name="script-4e9c21", phase=ScriptPhase.RUNNING, command="train.py")
     backend.statuses["mnist"] = dataclasses.replace(backend.statuses["mnist"], scripts=(script,))
     backend.history = PodHistory(
-        backend, lambda _: PLACE, lambda _: None, clock=partial(next, itertools.count(step=0.25))
+        backend, lambda _: PLACE, lambda _: None, backend.notes, clock=partial(next, itertools.count(step=0.25))
     )
     monkeypatch.setattr(backend, "log", lambda *_: (line.text for line in endless()))
     cluster.down()
@@ -202,3 +218,13 @@ def test_a_suspended_cluster_costs_nothing(backend: PodBackend) -> None:
     cluster.suspend(lose_variables=True)
     seen = [fact["requests"] for fact in files.of_name("mnist")[0].facts() if fact["kind"] == "tasks"]
     assert seen[-1]["price"] == 0.0
+
+
+def test_commands_share_their_facts_if_the_cluster_has_a_record(backend: PodBackend) -> None:
+    cluster = start(backend)
+    assert backend.notes.facts == []
+    backend.notes.is_recorded = True
+    cluster.restart("worker/1", timeout=None)
+    assert [fact["kind"] for fact in backend.notes.facts] == ["start", "verb", "verb_end", "verb", "verb_end"]
+    cluster.down()
+    assert [fact["verb"] for fact in backend.notes.facts if fact["kind"] == "verb"] == ["up", "restart", "down"]

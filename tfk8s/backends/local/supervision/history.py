@@ -15,7 +15,7 @@ from tfk8s.backends.local.supervision import suspended_file
 from tfk8s.backends.local.supervision.suspended_file import End
 from tfk8s.core import naming, programs
 from tfk8s.core.history import redaction
-from tfk8s.core.history.entry import REMOVED
+from tfk8s.core.history.facts import REMOVED
 from tfk8s.core.resources import named
 from tfk8s.core.spec import JobFile
 
@@ -96,6 +96,9 @@ class LocalHistory:
 
     def seen(self, name: str) -> None:
         """Do nothing: the supervisor sees the tasks."""
+
+    def share(self, name: str) -> None:
+        """Do nothing: clusters on this machine have no shared history."""
 
 
 class HistoryKeeper:

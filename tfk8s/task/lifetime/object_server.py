@@ -7,7 +7,8 @@ import email.utils
 import http.client
 import json
 import ssl
-from collections.abc import Mapping
+import urllib.parse
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tfk8s.core.lifetime import RemovableObject
@@ -15,6 +16,8 @@ from tfk8s.core.lifetime import RemovableObject
 _AUTHORITY = "/var/run/secrets/tfk8s/ca.crt"
 _TOKEN = "/var/run/secrets/tfk8s/token"  # noqa: S105 - kubelet writes and renews it
 _REQUEST_TIMEOUT = 10.0
+_PAGE = 250  # objects of a list: the pod has little memory
+_MAX_ANSWER = 32 << 20  # bytes
 _CONTENT_TYPES = {"PATCH": "application/merge-patch+json"}
 
 
@@ -24,6 +27,9 @@ class ApiFailure(Exception):
 
 class TokenRefused(ApiFailure):
     """The API server refuses the token: it has expired, or its ServiceAccount is gone."""
+
+
+FAILURES = (ApiFailure, OSError, http.client.HTTPException, ValueError)  # of a request
 
 
 class Answer(NamedTuple):
@@ -74,11 +80,50 @@ class ObjectServer:
         target = item._replace(name=f"{item.name}/{subresource}") if subresource else item
         return self._send("PATCH", target, change).body is not None
 
+    def items(self, resource: str, selector: str = "") -> Iterator[dict[str, Any]]:
+        """Yield the objects of a resource of the core group, as `get` raises errors.
+
+        Args:
+            resource: such as "pods".
+            selector: of labels; "" is all objects.
+        """
+        query = {"limit": _PAGE} | ({"labelSelector": selector} if selector else {})
+        more: dict[str, Any] = {}
+        while True:
+            path = f"{self._path('v1', resource)}?{urllib.parse.urlencode(query | more)}"
+            body = self._answer("GET", path, *self._request("GET", path, None)).body or {}
+            yield from body.get("items") or ()
+            token = body.get("metadata", {}).get("continue")
+            if not token:
+                return
+            more = {"continue": token}
+
+    def log(self, pod: str, container: str, options: Mapping[str, Any]) -> bytes:
+        """Return the log of a container, as kubelet's `options` choose; errors as `get`, also for a pod without a log.
+
+        Args:
+            pod, container: their names.
+            options: such as `tailLines`.
+        """
+        query = urllib.parse.urlencode({"container": container, **options})
+        path = f"{self._path('v1', 'pods')}/{pod}/log?{query}"
+        response, content = self._request("GET", path, None)
+        if response.status != http.HTTPStatus.OK:
+            raise ApiFailure(f"GET {path}: {response.status}")
+        return content
+
     def _send(self, method: str, item: RemovableObject, body: dict[str, Any] | None) -> Answer:
+        path = f"{self._path(item.api, item.resource)}/{item.name}"
+        return self._answer(method, path, *self._request(method, path, body))
+
+    def _path(self, api: str, resource: str) -> str:
+        return f"/{'apis' if '/' in api else 'api'}/{api}/namespaces/{self._namespace}/{resource}"
+
+    def _request(
+        self, method: str, path: str, body: dict[str, Any] | None
+    ) -> tuple[http.client.HTTPResponse, bytes]:  # fmt: skip
         context = ssl.create_default_context(cafile=_AUTHORITY)
         connection = http.client.HTTPSConnection(self._host, self._port, timeout=_REQUEST_TIMEOUT, context=context)
-        group = "apis" if "/" in item.api else "api"
-        path = f"/{group}/{item.api}/namespaces/{self._namespace}/{item.resource}/{item.name}"
         with open(_TOKEN) as token:
             headers = {
                 "authorization": f"Bearer {token.read()}",
@@ -87,7 +132,10 @@ class ObjectServer:
         with contextlib.closing(connection):
             connection.request(method, path, json.dumps(body) if body else None, headers)
             response = connection.getresponse()
-            answer = json.loads(response.read())
+            return response, response.read(_MAX_ANSWER)
+
+    def _answer(self, method: str, path: str, response: http.client.HTTPResponse, content: bytes) -> Answer:
+        answer = json.loads(content)
         moment = email.utils.parsedate_to_datetime(response.headers["date"]).timestamp()
         if response.status == http.HTTPStatus.NOT_FOUND or (method, response.status) == ("DELETE", 409):
             return Answer(None, moment)

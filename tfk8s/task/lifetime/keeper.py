@@ -1,4 +1,4 @@
-"""The program of a cluster's own Job: it removes the cluster at `max_duration` and `idle`, or without a lease.
+"""The keeper of a cluster's limits: it removes the cluster at `max_duration` and `idle`, or without a lease.
 
 `idle` may also suspend the cluster before, and with `drain: idle`, it opens and closes disruption budgets. It asks the
 tasks which sessions and scripts they have seen, and it needs nobody's machine. Its ServiceAccount may get and delete
@@ -9,40 +9,26 @@ this file runs in pods.
 from __future__ import annotations
 
 import contextlib
-import http.client
-import os
-import signal
-import socket
-import sys
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from tfk8s.core import naming
 from tfk8s.core.lifetime import (
     DRAIN_INTERVAL,
     MAX_INTERVAL,
     Limits,
     RemovableObject,
     Suspension,
-    disruption_budgets,
     format_duration,
-    removable_objects,
 )
-from tfk8s.task import activity, idle_suspension
-from tfk8s.task.budgets import Budgets
-from tfk8s.task.idle_suspension import IdleSuspension, has_ended
-from tfk8s.task.object_server import ApiFailure, ObjectServer, TokenRefused
-from tfk8s.task.watched_lease import Lease
+from tfk8s.task.lifetime.budgets import Budgets
+from tfk8s.task.lifetime.idle_suspension import IdleSuspension, has_ended
+from tfk8s.task.lifetime.object_server import FAILURES, ObjectServer, TokenRefused
+from tfk8s.task.lifetime.output import say
+from tfk8s.task.lifetime.watched_lease import Lease
 
 Result = TypeVar("Result")
 
-_FAILURES = (ApiFailure, OSError, http.client.HTTPException, ValueError)
-_ANSWER_TIMEOUT = 2.0
-_MAX_QUESTIONS = 8  # at the same time
 _RETRY_INTERVAL = 10.0
 _END_TIMEOUT = 120.0  # for pods, besides their grace period
 _END_INTERVAL = 1.0
@@ -65,6 +51,18 @@ class FoundCluster(NamedTuple):
     clock_offset: float
 
 
+class Witness(Protocol):
+    """Is told of what the keeper does to a cluster. Raises no error."""
+
+    def suspended(self) -> None:
+        """Note that the keeper has suspended the cluster."""
+        ...
+
+    def end(self, reason: str) -> None:
+        """Note that the keeper is going to remove the cluster, for a reason."""
+        ...
+
+
 class Keeper:
     """Removes a cluster at its limits, and suspends the cluster before if `idle` says so.
 
@@ -77,6 +75,7 @@ class Keeper:
             known.
         clock: returns a time in seconds that only grows.
         sleep: waits for seconds.
+        witness: is told of what the Job does; None without a record.
     """
 
     def __init__(
@@ -89,7 +88,9 @@ class Keeper:
         ask: Callable[[], float],
         clock: Callable[[], float],
         sleep: Callable[[float], object],
+        witness: Witness | None = None,
     ) -> None:
+        self._witness = witness
         self._server, self._objects, self._limits, self._budgets = server, objects, limits, budgets
         self._suspension, self._quiet_since = suspension, clock()
         self._wish: Suspension | None = None
@@ -107,7 +108,9 @@ class Keeper:
             reason = self._wait(cluster)
             current = self._until_answered(self._find)
             if current and current.uid == cluster.uid:  # else another cluster has the name now
-                _say(f"removing the cluster, {reason}")
+                say(f"removing the cluster, {reason}")
+                if self._witness:
+                    self._witness.end(f"removed {reason}")
                 self._until_answered(self._remove_with_account)
                 return reason
         return "by somebody else"
@@ -116,8 +119,8 @@ class Keeper:
         while True:
             try:
                 return request()
-            except _FAILURES as error:
-                _say(f"error: {error}; trying again")
+            except FAILURES as error:
+                say(f"error: {error}; trying again")
                 self._sleep(_RETRY_INTERVAL)
 
     def _find(self) -> FoundCluster | None:
@@ -150,8 +153,8 @@ class Keeper:
             return False
         try:
             self._wish = self._suspension.find()
-        except _FAILURES as error:
-            _say(f"error: {error}; trying again")
+        except FAILURES as error:
+            say(f"error: {error}; trying again")
             return False
         return self._wish is None
 
@@ -170,21 +173,23 @@ class Keeper:
         idle = self._limits.suspend or 0.0
         try:
             if self._suspension.begin(now, idle):
-                _say(f"the cluster is suspended, idle for {format_duration(idle)}")
-        except _FAILURES as error:
-            _say(f"error: {error}; trying again")
+                say(f"the cluster is suspended, idle for {format_duration(idle)}")
+                if self._witness:
+                    self._witness.suspended()
+        except FAILURES as error:
+            say(f"error: {error}; trying again")
 
     def _adjust_budgets(self, quiet: float) -> None:
         """Open or close the budgets. A failed request is repeated at the next look."""
         try:
             if self._budgets.adjust(quiet):
-                _say(f"the disruption budgets are {'open' if self._budgets.are_open else 'closed'}")
-        except _FAILURES as error:
-            _say(f"error: {error}; trying again")
+                say(f"the disruption budgets are {'open' if self._budgets.are_open else 'closed'}")
+        except FAILURES as error:
+            say(f"error: {error}; trying again")
 
     def _programs_run(self) -> bool:
         """Return whether the Job of a program has not ended, or nothing is known of it."""
-        with contextlib.suppress(*_FAILURES):
+        with contextlib.suppress(*FAILURES):
             jobs = [self._server.get(item).body for item in self._objects if item.resource == "jobs"]
             return not all(map(has_ended, filter(None, jobs)))
         return True
@@ -219,82 +224,3 @@ def _grace(item: Mapping[str, Any]) -> int:
     """Return the seconds that the pods of a StatefulSet or a Job have to end; 0 for other objects."""
     pod = item.get("spec", {}).get("template", {}).get("spec", {})
     return int(pod.get("terminationGracePeriodSeconds", 0))
-
-
-def last_activity(host: str, port: int) -> float:
-    """Return the seconds since a session or a script was connected to a task; infinity if none was.
-
-    0 if no task answers: then nothing is known.
-
-    Args:
-        host: the name of all tasks, the headless Service. It is also the name of the cluster's other pods.
-        port: the port where tasks answer `activity.ask`.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError:
-        return 0.0
-    hosts = sorted({str(address[0]) for *_, address in found})
-    with ThreadPoolExecutor(_MAX_QUESTIONS) as pool:
-        answers = pool.map(lambda host: (host, activity.ask(host, port, _ANSWER_TIMEOUT)), hosts)
-        return youngest_client(dict(answers))
-
-
-def youngest_client(answers: Mapping[str, Mapping[str, float] | None]) -> float:
-    """Return the seconds since the last client was connected that is no task; infinity if none was.
-
-    Tasks connect to each other. A pod that answers is a task. 0 if no task answers: then nothing is known.
-
-    Args:
-        answers: the clients of each pod, with the seconds since they were connected; None for pods without an answer.
-    """
-    tasks = {host: clients for host, clients in answers.items() if clients is not None}
-    if not tasks:
-        return 0.0
-    ages = [age for clients in tasks.values() for client, age in clients.items() if client not in tasks]
-    return min(ages, default=float("inf"))
-
-
-def _say(text: str) -> None:
-    print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}", flush=True)
-
-
-def _seconds(text: str | None) -> float | None:
-    return None if text is None else float(text)
-
-
-def main() -> int:
-    """Remove the cluster that the environment describes, at its limits."""
-    # A pod that is deleted or evicted must fail: the Job then has another one.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    environment = os.environ
-    name, namespace = environment["TFK8S_NAME"], environment["TFK8S_NAMESPACE"]
-    names = ("TFK8S_MAX_DURATION", "TFK8S_IDLE", "TFK8S_LEASE", "TFK8S_SUSPEND")
-    limits = Limits(*(_seconds(environment.get(variable)) for variable in names))
-    host, port = f"{name}.{namespace}.svc", int(environment.get("TFK8S_ACTIVITY_PORT", "0"))
-    servers, programs, drained = (
-        [*filter(None, environment.get(variable, "").split(","))]
-        for variable in ("TFK8S_SERVERS", "TFK8S_PROGRAMS", "TFK8S_DRAIN")
-    )
-    server = ObjectServer(namespace, environment)
-    objects = removable_objects(name, servers, programs, gang="TFK8S_GANG" in environment)
-    keeper = Keeper(
-        server,
-        objects,
-        limits,
-        Budgets(server, disruption_budgets(name, drained)),
-        idle_suspension.of_environment(server, objects, environment),
-        lambda: last_activity(host, port) if servers else float("inf"),
-        time.monotonic,
-        threading.Event().wait,
-    )
-    _say(f'keeping cluster "{name}": {limits}, disruption budgets of {", ".join(drained) or "no job"}')
-    reason = keeper.run()
-    with contextlib.suppress(OSError), open(naming.TERMINATION_MESSAGE, "w") as message:
-        message.write(reason)
-    _say(f"the cluster is removed, {reason}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

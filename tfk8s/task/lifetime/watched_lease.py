@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
 from collections.abc import Callable
 
 from tfk8s.core.lifetime import RENEWED, RemovableObject
-from tfk8s.task.object_server import ApiFailure, ObjectServer
+from tfk8s.task.lifetime.object_server import FAILURES, ObjectServer
 
 
 class Lease:
@@ -30,7 +29,7 @@ class Lease:
         try:
             body = self._server.get(self._item).body or {}
             value = body.get("metadata", {}).get("annotations", {}).get(RENEWED)
-        except (ApiFailure, OSError, http.client.HTTPException, ValueError):
+        except FAILURES:
             self._since = self._clock()
         else:
             if value != self._value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfk8s.core.lifetime import RemovableObject, may_drain
-from tfk8s.task.object_server import ObjectServer
+from tfk8s.task.lifetime.object_server import ObjectServer
 
 _ALL, _NONE = "100%", 0
 

@@ -18,10 +18,10 @@ from tfk8s.core.lifetime import (
     queue_workload,
     removable_objects,
 )
-from tfk8s.task.budgets import Budgets
-from tfk8s.task.idle_suspension import IdleSuspension
-from tfk8s.task.lifetime import Keeper
-from tfk8s.task.object_server import Answer, ApiFailure
+from tfk8s.task.lifetime.budgets import Budgets
+from tfk8s.task.lifetime.idle_suspension import IdleSuspension
+from tfk8s.task.lifetime.keeper import Keeper
+from tfk8s.task.lifetime.object_server import Answer, ApiFailure
 
 OBJECTS = removable_objects("demo", ["chief", "ps"], ["worker"])
 OWN = RemovableObject("batch/v1", "jobs", "demo-lifetime-1a2b3c4d")

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 import pytest
 
 from tfk8s.core.lifetime import RENEWED, Limits, RemovableObject, disruption_budgets, removable_objects
-from tfk8s.task.budgets import Budgets
-from tfk8s.task.lifetime import Keeper, youngest_client
-from tfk8s.task.object_server import Answer, ApiFailure, TokenRefused
+from tfk8s.task.lifetime.budgets import Budgets
+from tfk8s.task.lifetime.keeper import Keeper
+from tfk8s.task.lifetime.last_use import youngest_client
+from tfk8s.task.lifetime.object_server import Answer, ApiFailure, TokenRefused
 
 OBJECTS = removable_objects("demo", ["chief", "My_ps"])
 CREATED = 1_700_000_000.0

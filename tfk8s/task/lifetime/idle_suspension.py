@@ -8,7 +8,7 @@ from typing import Any
 
 from tfk8s.core import naming
 from tfk8s.core.lifetime import BY_IDLE, SUSPENDED, RemovableObject, Suspension, queue_workload
-from tfk8s.task.object_server import ObjectServer
+from tfk8s.task.lifetime.object_server import ObjectServer
 
 _ENDED = ("Complete", "Failed")
 

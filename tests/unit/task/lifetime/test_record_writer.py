@@ -1,0 +1,233 @@
+"""The record that the pod of a cluster's own Job writes, with a pretended API server and clock."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.task.lifetime.test_observed import ended, pod, program
+from tfk8s.core.history.entry import fold
+from tfk8s.core.history.facts import REMOVED, REMOVED_BY_OTHERS
+from tfk8s.core.history.shared import FOLDER, record_name, to_notes
+from tfk8s.core.lifetime import RemovableObject, removable_objects
+from tfk8s.polling import wait_until
+from tfk8s.task.lifetime.object_server import Answer, ApiFailure, TokenRefused
+from tfk8s.task.lifetime.record.record_writer import RecordWriter
+
+OBJECTS = removable_objects("demo", ["My_ps"], ["worker"])
+UID = "936a4aea-3460-487c-acd5-2d70b56c3030"
+CREATED = 1795843794.0
+
+
+class RecordedCluster:
+    """A cluster whose API server the writer asks."""
+
+    def __init__(self, volume: Path) -> None:
+        self.volume, self.now, self.said = volume, CREATED + 1, list[str]()
+        self.config_map: dict[str, Any] | None = {
+            "metadata": {"uid": UID, "namespace": "ns", "creationTimestamp": "2026-11-28T05:29:54Z"}
+        }
+        self.notes: dict[str, str] = {}
+        self.job: dict[str, Any] = {"metadata": {}}
+        self.pods: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
+        self.logs: dict[str, list[str]] = {}
+        self.is_token_refused = False
+
+    def get(self, item: RemovableObject) -> Answer:
+        if self.is_token_refused:
+            raise TokenRefused("Unauthorized")
+        bodies = {
+            "configmaps": self.config_map, "serviceaccounts": {"metadata": {"annotations": self.notes}},
+            "jobs": self.job,
+        }  # fmt: skip
+        return Answer(bodies[item.resource], self.now)
+
+    def items(self, resource: str, selector: str = "") -> Iterator[dict[str, Any]]:
+        assert selector == {"pods": "app.kubernetes.io/instance=demo", "events": ""}[resource]
+        yield from self.pods if resource == "pods" else self.events
+
+    def log(self, name: str, container: str, options: Mapping[str, Any]) -> bytes:
+        key = f"previous {name}" if "previous" in options else name
+        if key not in self.logs:
+            raise ApiFailure("there is no log")
+        since = options.get("sinceTime", "")
+        return "".join(f"{line}\n" for line in self.logs[key] if line[:19] >= since[:19]).encode()
+
+    def writer(self, *, with_logs: bool = True) -> RecordWriter:
+        """Return a writer, as each pod of the Job has one."""
+        clock = lambda: self.now  # noqa: E731
+        return RecordWriter(self, OBJECTS, self.volume, with_logs, self.said.append, clock)  # type: ignore[arg-type]
+
+    @property
+    def path(self) -> Path:
+        return self.volume / FOLDER / record_name("demo", UID)
+
+    def facts(self, kind: str = "") -> list[dict[str, Any]]:
+        lines = (self.path / "facts.jsonl").read_text().splitlines()
+        return [fact for fact in map(json.loads, lines) if fact["kind"] == kind or not kind]
+
+    def kept_log(self, name: str) -> list[str]:
+        return gzip.decompress((self.path / "logs" / f"{name}.gz").read_bytes()).decode().splitlines()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> RecordedCluster:
+    return RecordedCluster(tmp_path)
+
+
+def verb(**parts: Any) -> dict[str, Any]:
+    return {"kind": "verb", "time": CREATED + 2, "verb": "up", "token": "0a0a0a0a", "who": "ada", **parts}
+
+
+def test_commands_tasks_and_the_end_make_an_entry(cluster: RecordedCluster) -> None:
+    start = {"kind": "start", "time": CREATED + 1, "who": "ada", "job_file": {"name": "demo"}, "digest": "d"}
+    cluster.notes = to_notes([start, verb()])
+    cluster.pods = [pod()]
+    writer = cluster.writer()
+    writer.look()
+    cluster.now += 100
+    cluster.pods = []
+    writer.end("removed 1h after its first `up` (max_duration)")
+    entry = fold(cluster.facts(), "demo", 1)
+    assert entry.row.ended == CREATED + 101
+    assert entry.row.reason == "removed 1h after its first `up` (max_duration)"
+    assert [(task.task, task.phase) for task in entry.tasks] == [("My_ps/2", "Ready")]
+    assert [command.who for command in entry.verbs] == ["ada"]
+    assert cluster.said == []
+
+
+def test_another_pod_goes_on_with_the_record(cluster: RecordedCluster) -> None:
+    cluster.notes, cluster.pods = to_notes([verb()]), [pod()]
+    cluster.logs = {"demo-my-ps-1234-2": ["2026-11-28T05:30:00.1Z one", "2026-11-28T05:30:00.2Z two"]}
+    cluster.writer().look()
+    cluster.logs["demo-my-ps-1234-2"].append("2026-11-28T05:30:00.3Z three")
+    cluster.writer().look()
+    assert [fact["kind"] for fact in cluster.facts()] == ["start", "verb", "tasks", "tasks"]
+    assert [line.split(" ", 1)[1] for line in cluster.kept_log("My_ps-2")] == ["0 one", "0 two", "0 three"]
+
+
+def test_logs_of_restarts_follow_each_other(cluster: RecordedCluster) -> None:
+    cluster.pods, name = [pod()], "demo-my-ps-1234-2"
+    cluster.logs = {name: ["2026-11-28T05:30:01Z one"]}
+    writer = cluster.writer()
+    writer.look()
+    cluster.logs = {
+        f"previous {name}": ["2026-11-28T05:30:01Z one", "2026-11-28T05:30:02Z two"],
+        name: ["2026-11-28T05:30:03Z three"],
+    }
+    cluster.pods[0]["status"]["containerStatuses"][0] |= {"restartCount": 1}
+    writer.look()
+    assert [line.split(" ", 1)[1] for line in cluster.kept_log("My_ps-2")] == ["0 one", "0 two", "1 three"]
+
+
+def test_without_logs_the_progress_stays(cluster: RecordedCluster) -> None:
+    cluster.pods, cluster.job = [program()], {"metadata": {}}
+    cluster.logs = {"demo-my-ps-1234-2": ["2026-11-28T05:30:01Z tfk8s: step 3/9 (33%), loss=0.5"]}
+    cluster.writer(with_logs=False).look()
+    assert fold(cluster.facts(), "demo", 1).row.progress == "3/9 (33%), loss=0.5"
+    assert list((cluster.path / "logs").iterdir()) == []
+
+
+def test_result_of_programs(cluster: RecordedCluster) -> None:
+    cluster.pods = [program(**ended(1, "exit code 3, restarts 1"))]
+    cluster.job = {"metadata": {}, "status": {"conditions": [{"type": "Failed", "status": "True"}]}}
+    cluster.writer().look()
+    row = fold(cluster.facts(), "demo", 1).row
+    assert (row.exit_code, row.reason) == (3, "My_ps/2 Error: exit code 3, restarts 1")
+
+
+def test_end_of_a_detached_script_is_written_once(cluster: RecordedCluster) -> None:
+    script = pod(**ended(2))
+    script["metadata"]["labels"] = {"batch.kubernetes.io/job-name": "demo-script-4e9c21"}
+    writer = cluster.writer()
+    writer.look()
+    cluster.pods = [script]
+    writer.look()
+    writer.look()
+    assert [(fact["command"], fact["exit_code"]) for fact in cluster.facts("script")] == [("script-4e9c21", 2)]
+
+
+def test_end_that_a_command_tells_comes_after_the_last_of_the_tasks(cluster: RecordedCluster) -> None:
+    cluster.pods = [pod()]
+    writer = cluster.writer()
+    writer.look()
+    cluster.notes = to_notes([{"kind": "end", "time": CREATED + 3, "reason": REMOVED}])
+    writer.look()
+    assert cluster.facts("end") == []
+    cluster.pods[0]["status"]["containerStatuses"][0] |= {"ready": False}
+    writer.end()
+    assert [fact["kind"] for fact in cluster.facts()][-2:] == ["tasks", "end"]
+    assert cluster.facts("end") == [{"kind": "end", "time": CREATED + 3, "reason": REMOVED, "lost": False}]
+    writer.end()
+    assert len(cluster.facts("end")) == 1
+
+
+@pytest.mark.parametrize("way", ["gone", "deleting", "token refused", "only this pod"])
+def test_end_by_others(cluster: RecordedCluster, way: str) -> None:
+    writer = cluster.writer()
+    writer.look()
+    assert cluster.config_map
+    if way == "gone":
+        cluster.config_map = None
+    elif way == "deleting":
+        cluster.config_map["metadata"]["deletionTimestamp"] = "2026-11-28T05:40:00Z"
+    cluster.is_token_refused = way == "token refused"
+    writer.end()
+    reasons = [fact["reason"] for fact in cluster.facts("end")]
+    assert reasons == ([] if way == "only this pod" else [REMOVED_BY_OTHERS])
+
+
+def test_suspension_by_the_limit_ends_the_requests(cluster: RecordedCluster) -> None:
+    start = {"kind": "start", "time": CREATED, "requests": {"cpu": 2.0}}
+    cluster.notes = to_notes([start])
+    writer = cluster.writer()
+    writer.look()
+    cluster.now = CREATED + 3600
+    writer.suspended()
+    writer.look()
+    cluster.now = CREATED + 7200
+    writer.end("removed")
+    assert fold(cluster.facts(), "demo", 1).row.cpu == pytest.approx(2.0)
+
+
+def test_events_are_written_once_and_again_with_another_count(cluster: RecordedCluster) -> None:
+    cluster.pods = [pod()]
+    happened = {
+        "metadata": {"uid": "u", "creationTimestamp": "2026-11-28T05:29:54Z"}, "reason": "Killing", "count": 1,
+        "involvedObject": {"kind": "Pod", "name": "demo-my-ps-1234-2"},
+    }  # fmt: skip
+    cluster.events = [happened]
+    writer = cluster.writer()
+    for count in (1, 1, 2):
+        happened["count"] = count
+        writer.look()
+        cluster.now += 100
+    lines = (cluster.path / "events.jsonl").read_text().splitlines()
+    assert [(event["about"], event["count"]) for event in map(json.loads, lines)] == [("My_ps/2", 1), ("My_ps/2", 2)]
+
+
+def test_volume_that_can_not_be_written_is_told_once(cluster: RecordedCluster) -> None:
+    (cluster.volume / FOLDER).write_text("")  # no folder
+    writer = cluster.writer()
+    writer.start()
+    wait_until(lambda: cluster.said, "the failure", 10)
+    writer.end()
+    assert len(cluster.said) == 1
+    assert cluster.said[0].startswith("error: the history is not written: ")
+
+
+def test_volume_that_hangs_delays_nobody(cluster: RecordedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    monkeypatch.setattr("tfk8s.task.lifetime.record.record_writer.LAST_LOOK", 0.1)
+    writer = cluster.writer()
+    monkeypatch.setattr(writer, "look", lambda: released.wait(10))
+    writer.start()
+    writer.end("removed")  # returns
+    released.set()

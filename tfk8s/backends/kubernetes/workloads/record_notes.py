@@ -1,0 +1,116 @@
+"""The way of commands' facts into the shared history: notes for the pod that writes the record of a cluster.
+
+`core.history.shared` has the notes, and `task.lifetime.record` what the pod makes of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import FIELD_MANAGER, MERGE, Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.pods import containers
+from tfk8s.backends.kubernetes.workloads import lifetime
+from tfk8s.core import naming
+from tfk8s.core.history.facts import REMOVED, Fact, is_time
+from tfk8s.core.history.shared import surplus_notes, to_notes
+from tfk8s.core.spec import JobFile
+from tfk8s.errors import InvalidInput, Tfk8sError
+from tfk8s.log import log
+from tfk8s.polling import wait_until
+from tfk8s.render import manifests
+from tfk8s.render.lifetime import COMPONENT
+from tfk8s.render.pods import Object
+
+_END_TIMEOUT = 35.0  # of the pod that writes: kubelet kills it after 30 s
+
+
+class RecordNotes:
+    """Leaves the facts of this process' commands for the records of clusters.
+
+    Args:
+        namespace_of: returns the namespace of a cluster.
+    """
+
+    def __init__(self, client: Client, namespace_of: Callable[[str], str]) -> None:
+        self._client, self._namespace_of = client, namespace_of
+        self._begin = time.time()
+        self._recorded: dict[str, bool] = {}
+        self._left: set[str] = set()  # of the notes
+
+    def see(self, name: str, jobs: Iterable[Object]) -> None:
+        """Note by a cluster's Jobs whether the cluster has a record."""
+        self._recorded[name] = is_recorded(jobs)
+
+    def applied(self, job_file: JobFile) -> None:
+        """Note by the job file that was applied whether the cluster has a record."""
+        self._recorded[job_file.name] = job_file.history is not None
+
+    def has_record(self, name: str) -> bool:
+        """Return whether a cluster has a record, as far as this process has seen the cluster."""
+        return self._recorded.get(name, False)
+
+    def leave(self, name: str, facts: Iterable[Fact]) -> None:
+        """Leave those facts that have come since this process began. A user may lack the right to do so."""
+        notes = to_notes(fact for fact in facts if is_time(fact.get("time")) and fact["time"] >= self._begin)
+        fresh = {key: note for key, note in notes.items() if key not in self._left}
+        if not fresh:
+            return
+        try:
+            surplus = surplus_notes(self._annotate(name, fresh))
+            if surplus:
+                self._annotate(name, dict.fromkeys(surplus))
+        except Tfk8sError as error:
+            log.debug("the shared history lacks a command: %s", error)
+        else:
+            self._left |= fresh.keys()
+
+    def end(self, name: str, jobs: Sequence[Object]) -> None:
+        """End the record of a cluster that is going to be removed, and wait until the record is written.
+
+        Args:
+            jobs: the cluster's. That of the limits is deleted, and its pod writes what it knows.
+        """
+        self.leave(name, [{"kind": "end", "time": time.time(), "reason": REMOVED, "lost": False}])
+        namespace, own = self._namespace_of(name), [job for job in jobs if lifetime.is_lifetime(job)]
+        query = paths.labelled({**manifests.selector(name), manifests.COMPONENT: COMPONENT})
+        try:
+            for job in own:
+                self._client.send("DELETE", paths.path(job, namespace), {"propagationPolicy": "Background"})
+            wait_until(
+                lambda: not any(
+                    pod["status"].get("phase") == "Running"
+                    for pod in self._client.get(paths.collection("Pod", namespace), query)["items"]
+                ),
+                "the shared history to be written", _END_TIMEOUT, announce=True,
+            )  # fmt: skip
+        except (Tfk8sError, KeyboardInterrupt) as error:  # Ctrl-C ends the wait, and not the removal
+            log.warning("%s", f'the shared history may lack the end of cluster "{name}": {str(error) or "interrupted"}')
+
+    def _annotate(self, name: str, notes: Mapping[str, str | None]) -> Mapping[str, str]:
+        """Change annotations of the ServiceAccount; return all of them."""
+        account = {"kind": "ServiceAccount", "metadata": {"name": naming.lifetime(name)}}
+        path, query = paths.path(account, self._namespace_of(name)), {"fieldManager": f"{FIELD_MANAGER}-history"}
+        answer = self._client.send("PATCH", path, query, {"metadata": {"annotations": notes}}, MERGE)
+        return answer.get("metadata", {}).get("annotations") or {}
+
+
+def is_recorded(jobs: Iterable[Object]) -> bool:
+    """Return whether one of a cluster's Jobs writes the record of the cluster."""
+    return any("TFK8S_HISTORY" in containers.template_variables(job) for job in jobs if lifetime.is_lifetime(job))
+
+
+def require_claim(client: Client, namespace: str, job_file: JobFile) -> None:
+    """Raise an InvalidInput if the claim of the shared history does not exist: nothing would keep the limits."""
+    if job_file.history is None:
+        return
+    claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": job_file.history.claim}}
+    with contextlib.suppress(ApiError):  # not everybody may read claims
+        if client.find(paths.path(claim, namespace)) is None:
+            raise InvalidInput(
+                f'namespace "{namespace}" has no claim "{job_file.history.claim}" for the history',
+                help="docs/history.md has a manifest of such a claim; or leave history out",
+            )

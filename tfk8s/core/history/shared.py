@@ -1,0 +1,94 @@
+"""The history that people share, in a volume of Kubernetes: its files, and the way of facts into them.
+
+tfk8s-history/NAME.UID/      the record of one cluster; its ConfigMap has the UID
+    facts.jsonl              as in a user's own history
+    events.jsonl             the last events, an object of `core.events.Event` a line
+    logs/NAME.gz             the end of the log of a task ("worker-1") or a script, with `logs: true`: several gzip
+                             members, of which a kill may tear the last
+
+The pod of the cluster's own Job writes the record. Commands can't reach the volume: they leave their facts as
+annotations of the Job's ServiceAccount, where the pod finds them. Standard library only: this file also runs in pods.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tfk8s.core.history.facts import Fact, is_time, parse
+
+FOLDER = "tfk8s-history"  # at the root of the volume
+FACTS, EVENTS, LOGS = "facts.jsonl", "events.jsonl", "logs"
+MOUNT_PATH = "/var/lib/tfk8s-history"  # of the volume, in the pod that writes
+WITH_LOGS, WITHOUT_LOGS = "logs", "events"  # values of TFK8S_HISTORY there
+MAX_NOTES = 60  # annotations at a time: the API server takes 256 KiB of them
+_MAX_NOTE = 2000  # characters of a fact
+_MAX_START = 40_000  # of one with the job file
+_NOTE = "fact.tfk8s.dev/"
+_KINDS = ("start", "requests", "verb", "verb_end", "script", "end")
+_BULKY = ("words", "job_file", "reason")  # parts that a fact can do without
+_RECORD = re.compile(r"([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)\.([0-9a-f-]{36})")
+
+
+def record_name(cluster: str, uid: str) -> str:
+    """Return the name of a record's folder."""
+    return f"{cluster}.{uid}"
+
+
+def parse_record_name(name: str) -> tuple[str, str] | None:
+    """Return the cluster's name and the UID; None for another name."""
+    match = _RECORD.fullmatch(name)
+    return (match[1], match[2]) if match else None
+
+
+def to_notes(facts: Iterable[Fact]) -> dict[str, str]:
+    """Return the annotations that bring a command's facts to the pod. A fact that is too long loses its longest parts.
+
+    Args:
+        facts: of an entry. The pod sees the tasks by itself, but for the progress of warm scripts and the requests.
+    """
+    known = (fact for fact in facts if is_time(fact.get("time")))
+    wanted = (_without_tasks(fact) if fact.get("kind") == "tasks" else fact for fact in known)
+    return {_key(fact): _to_note(fact) for fact in wanted if fact.get("kind") in _KINDS}
+
+
+def _without_tasks(fact: Fact) -> Fact:
+    kept = {name: fact[name] for name in ("progress", "requests") if fact.get(name)}
+    return {"kind": "script", "time": fact["time"], **kept}
+
+
+def of_notes(annotations: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the facts in annotations, in the order of time; what is no fact is left out."""
+    texts = (text for key, text in annotations.items() if key.startswith(_NOTE) and isinstance(text, str))
+    facts = filter(None, (parse(text.encode(errors="replace")) for text in texts if len(text) <= _MAX_START))
+    return sorted(
+        (fact for fact in facts if fact.get("kind") in _KINDS and is_time(fact.get("time"))),
+        key=lambda fact: float(fact["time"]),
+    )
+
+
+def surplus_notes(annotations: Mapping[str, Any]) -> list[str]:
+    """Return the names of the oldest annotations with facts, so that the newest `MAX_NOTES` // 2 are left."""
+    keys = sorted(key for key in annotations if key.startswith(_NOTE))
+    return keys[: -MAX_NOTES // 2] if len(keys) > MAX_NOTES else []
+
+
+def _key(fact: Fact) -> str:
+    return f"{_NOTE}{int(fact['time'] * 1000):014}-{fact['kind'].replace('_', '-')}-{_token(fact)}"
+
+
+def _token(fact: Fact) -> str:
+    token = fact.get("token")
+    return token if isinstance(token, str) and re.fullmatch("[0-9a-f]{1,16}", token) else "0"
+
+
+def _to_note(fact: Fact) -> str:
+    kept = dict(fact)
+    for part in (None, *_BULKY):
+        kept.pop(part, None)  # type: ignore[arg-type]  # None is no part
+        text = json.dumps(kept, separators=(",", ":"))
+        if len(text) <= (_MAX_START if fact["kind"] == "start" else _MAX_NOTE):
+            return text
+    return json.dumps({key: fact[key] for key in ("kind", "time")})

@@ -1,0 +1,222 @@
+"""The files of a record in a shared history. Other pods may write to the same volume. Standard library only: in pods.
+
+A kill may tear the last line of a file, and the last gzip member of a log: what comes next begins a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import shutil
+import stat
+import time
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfk8s.core.history import facts
+from tfk8s.core.history.shared import EVENTS, FACTS, FOLDER, LOGS, parse_record_name, record_name
+
+MAX_LOG = 1 << 20  # bytes of a log that are kept, the last ones
+MAX_AGE = 180 * 86400.0  # seconds
+MAX_RECORDS = 10_000
+_MAX_FACTS = 2 << 20  # bytes; the last facts are written even so
+_MAX_EVENTS = 1 << 20
+_CHUNK = 1 << 16
+_ALL_WRITE = 0o1777  # as /tmp: pods of several users keep their records there
+
+
+class RecordFiles:
+    """The record of one cluster.
+
+    Args:
+        volume: the folder of the volume.
+        cluster, uid: the cluster's name, and the UID of its ConfigMap.
+    """
+
+    def __init__(self, volume: Path, cluster: str, uid: str) -> None:
+        self._all = volume / FOLDER
+        self._path = self._all / record_name(cluster, uid)
+        self._sizes: dict[str, int] = {}  # bytes of logs before compression; unknown after another pod has written them
+
+    def make(self) -> None:
+        """Make the folders.
+
+        Raises:
+            OSError: the volume can't be written.
+        """
+        with contextlib.suppress(FileExistsError):
+            self._all.mkdir(parents=True)
+            self._all.chmod(_ALL_WRITE)
+        for path in (self._path, self._path / LOGS):
+            with contextlib.suppress(FileExistsError):
+                path.mkdir(mode=0o755)
+
+    def add(self, fact: facts.Fact, *, is_last: bool = False) -> None:
+        """Append a fact, unless there are too many; OSError if the volume can't be written.
+
+        Args:
+            is_last: the fact is written even so.
+        """
+        path = self._path / FACTS
+        if is_last or _size(path) < _MAX_FACTS:
+            _append_line(path, fact)
+
+    def facts(self) -> list[facts.Fact]:
+        """Return the facts, without torn lines; OSError if the volume can't be read."""
+        return [fact for line in _read(self._path / FACTS) if (fact := facts.parse(line))]
+
+    def add_events(self, events: Iterable[dict[str, Any]]) -> None:
+        """Append events. Of too many, the older half goes."""
+        path = self._path / EVENTS
+        for event in events:
+            _append_line(path, event)
+        if _size(path) > _MAX_EVENTS:
+            kept = [line for line in _read(path) if line]
+            _replace(path, b"".join(line + b"\n" for line in kept[len(kept) // 2 :]))
+
+    def add_log(self, name: str, lines: Sequence[bytes]) -> None:
+        """Append lines to a log. Of a long log, the end stays.
+
+        Args:
+            name: "worker-1", or a script's.
+            lines: each without its end.
+        """
+        if not lines:
+            return
+        path, content = self._path / LOGS / f"{name}.gz", _tail((line + b"\n" for line in lines), MAX_LOG)
+        size = self._sizes.get(name, MAX_LOG if path.exists() else 0) + len(content)
+        if size > 2 * MAX_LOG:
+            content = _tail([_read_log(path)[0], content], MAX_LOG)
+            _replace(path, gzip.compress(content))
+            size = len(content)
+        else:
+            _write(path, os.O_APPEND, gzip.compress(content))
+        self._sizes[name] = size
+
+    def resume_log(self, name: str) -> str:
+        """Return the time of a log's last line, "" without one, after leaving out what a kill has torn."""
+        path = self._path / LOGS / f"{name}.gz"
+        content, is_whole = _read_log(path)
+        if not is_whole:
+            _replace(path, gzip.compress(content))
+        self._sizes[name] = 2 * MAX_LOG if content else 0  # perhaps: the next lines cut the log
+        lines = content.splitlines()
+        return lines[-1].partition(b" ")[0].decode(errors="replace") if lines else ""
+
+    def prune(self, *, older: float = MAX_AGE, most: int = MAX_RECORDS) -> None:
+        """Remove the records that are too old or too many, as far as this user may; never the own one.
+
+        Args:
+            older: the greatest age of what a record was told last, in seconds.
+            most: the greatest number of records.
+        """
+        found = [path for path in self._all.iterdir() if parse_record_name(path.name) and not path.is_symlink()]
+        ages = {path: _last_change(path) for path in found if path != self._path}
+        newest = sorted(ages, key=lambda path: ages[path], reverse=True)
+        for path in (*newest[most - 1 :], *(path for path in newest if ages[path] < time.time() - older)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _append_line(path: Path, plain: object) -> None:
+    line = json.dumps(plain, ensure_ascii=False).encode(errors="replace")
+    _write(path, os.O_APPEND, b"\n" * _is_torn(path) + line + b"\n")
+
+
+def _is_torn(path: Path) -> bool:
+    try:
+        with _open(path) as file:
+            return bool(file.seek(0, os.SEEK_END)) and bool(file.seek(-1, os.SEEK_END)) and file.read(1) != b"\n"
+    except FileNotFoundError:
+        return False
+
+
+def _write(path: Path, flags: int, content: bytes) -> None:
+    """Write in one call, which a kill of this process does not tear."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | flags, 0o644)
+    with open(descriptor, "wb", buffering=0) as file:
+        _require_file(descriptor, path)
+        file.write(content)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
+    with contextlib.suppress(FileNotFoundError):
+        unfinished.unlink()
+    _write(unfinished, os.O_EXCL, content)
+    unfinished.replace(path)
+
+
+def _open(path: Path) -> Any:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    file = open(descriptor, "rb")  # noqa: SIM115 - the caller closes the file
+    try:
+        _require_file(descriptor, path)
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def _require_file(descriptor: int, path: Path) -> None:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise OSError(f"{path.name} is no regular file")
+
+
+def _read(path: Path) -> list[bytes]:
+    try:
+        with _open(path) as file:
+            content: bytes = file.read(8 * _MAX_FACTS)
+    except FileNotFoundError:
+        return []
+    return content.split(b"\n")
+
+
+def _read_log(path: Path) -> tuple[bytes, bool]:
+    """Return the last whole lines of a log, and whether all of the file could be read."""
+    damage: list[Exception] = []
+    content = _tail(_unpacked(path, damage), MAX_LOG)
+    return (b"".join(content.rpartition(b"\n")[:2]) if damage else content), not damage
+
+
+def _unpacked(path: Path, damage: list[Exception]) -> Iterator[bytes]:
+    """Yield what a log has, up to what is torn or damaged, which is added to `damage`."""
+    try:
+        with _open(path) as file, gzip.open(file) as packed:
+            while chunk := packed.read1(_CHUNK):
+                yield chunk
+    except FileNotFoundError:
+        pass
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        damage.append(error)
+
+
+def _tail(chunks: Iterable[bytes], size: int) -> bytes:
+    """Return the last whole lines of what chunks have together, at most `size` bytes."""
+    kept: deque[bytes] = deque()
+    total, is_whole = 0, True
+    for chunk in chunks:
+        kept.append(chunk)
+        total += len(chunk)
+        while total - len(kept[0]) >= size:
+            total -= len(kept.popleft())
+            is_whole = False
+    content = b"".join(kept)
+    return content if is_whole and total <= size else content[-size:].partition(b"\n")[2]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat(follow_symlinks=False).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _last_change(path: Path) -> float:
+    with contextlib.suppress(OSError):
+        return (path / FACTS).stat(follow_symlinks=False).st_mtime
+    return 0.0

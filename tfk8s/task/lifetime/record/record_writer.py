@@ -1,0 +1,274 @@
+"""The thread that keeps a cluster's record in a shared history, beside what keeps the cluster's limits.
+
+A volume that hangs, or is full, keeps no limit from being reached. Standard library only: this file runs in pods.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfk8s.core.history import facts
+from tfk8s.core.history.facts import REMOVED_BY_OTHERS, Fact
+from tfk8s.core.history.shared import MOUNT_PATH, WITH_LOGS, of_notes
+from tfk8s.core.lifetime import RemovableObject
+from tfk8s.core.progress import latest
+from tfk8s.task.lifetime.object_server import FAILURES, ApiFailure, ObjectServer, TokenRefused
+from tfk8s.task.lifetime.record import observed
+from tfk8s.task.lifetime.record.observed import ObservedPod
+from tfk8s.task.lifetime.record.record_files import RecordFiles
+
+_INTERVAL = 10.0  # seconds between two looks
+_TASKS_INTERVAL = 30.0  # of ten thousand tasks, the fact has 1.5 MB
+_EVENTS_INTERVAL = 60.0  # the events of a namespace may be many
+LAST_LOOK = 20.0  # seconds for the last look: kubelet waits for 30 s before it kills the pod
+_MAX_LOGS = 32  # read in one look; the next look goes on
+_LOG_PART = {"timestamps": "true", "tailLines": 10_000, "limitBytes": 4 << 20}
+_NOTHING = {"cpu": 0.0, "memory": 0.0, "gpus": 0}
+_INSTANCE = "app.kubernetes.io/instance"
+
+
+class RecordWriter:
+    """Writes the record of a cluster.
+
+    Args:
+        server: the API server.
+        objects: the cluster's.
+        volume: the folder of the volume.
+        with_logs: whether logs are kept.
+        say: prints a line.
+        clock: returns a time in seconds since the epoch.
+    """
+
+    def __init__(
+        self, server: ObjectServer, objects: Sequence[RemovableObject], volume: Path, with_logs: bool,
+        say: Callable[[str], object], clock: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        self._server, self._objects, self._volume, self._with_logs = server, objects, volume, with_logs
+        self._say, self._clock = say, clock
+        self._config_map = next(item for item in objects if item.resource == "configmaps")
+        self._account = next(item for item in objects if item.resource == "serviceaccounts")
+        self._files: RecordFiles | None = None
+        self._known: set[str] = set()  # facts of commands, as JSON
+        self._pods: dict[str, ObservedPod] = {}  # by the names of their logs, also those that are gone
+        self._told: Any = None
+        self._events: dict[str, int] = {}
+        self._next_events = self._next_tasks = 0.0
+        self._log_ends: dict[str, tuple[str, int]] = {}  # the time of the last line, and the run; read last comes last
+        self._progress: dict[str, str] = {}
+        self._ended, self._stopped, self._problem, self._is_suspended = False, threading.Event(), "", False
+        self._thread = threading.Thread(target=self._run, name="tfk8s-record", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write, in a thread."""
+        self._thread.start()
+
+    def suspended(self) -> None:
+        """Note that this Job has suspended the cluster: its tasks request nothing. Who resumes it notes that, too."""
+        self._is_suspended = True
+
+    def end(self, reason: str = "") -> None:
+        """Write what is known last, and the end of the cluster; return after at most 20 seconds, written or not.
+
+        Args:
+            reason: why the cluster ends; "" if this pod ends, and perhaps the cluster does not.
+        """
+        self._stopped.set()
+        last = threading.Thread(target=self._end, args=(reason,), name="tfk8s-last-record", daemon=True)
+        last.start()
+        last.join(LAST_LOOK)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self._try(self.look)
+            self._stopped.wait(_INTERVAL)
+
+    def _end(self, reason: str) -> None:
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._next_events = 0.0
+        self._try(lambda: self._look_last(reason))
+
+    def _look_last(self, reason: str) -> None:
+        try:
+            self.look()
+        finally:
+            self._add_end(reason or self._why_gone())
+
+    def _try(self, write: Callable[[], None]) -> None:
+        """Write, and say when failures begin and end. No failure ends the thread: a bug's has a name, too."""
+        try:
+            write()
+            problem = ""
+        except Exception as error:
+            problem = str(error) if isinstance(error, FAILURES) else f"{type(error).__name__}: {error}"
+        if problem != self._problem:
+            self._say(f"error: the history is not written: {problem}" if problem else "the history is written again")
+        self._problem = problem
+
+    def look(self) -> None:
+        """Write what is new.
+
+        Raises:
+            OSError: the volume can't be written, or the API server does not answer.
+            ApiFailure, HTTPException, ValueError: the API server refuses, or its answer is cut.
+        """
+        files = self._files or self._open()
+        if files is None or self._ended:
+            return
+        end = self._take_notes(files)
+        self._look_at_pods(files)
+        if self._is_suspended:
+            files.add({"kind": "requests", "time": self._clock(), "requests": _NOTHING})
+            self._is_suspended = False
+        if self._clock() >= self._next_events:
+            self._take_events(files)
+            self._next_events = self._clock() + _EVENTS_INTERVAL
+        if end and self._stopped.is_set():  # till then, the tasks may write
+            self._add_end(facts.text(end, "reason"), end["time"])
+
+    def _open(self) -> RecordFiles | None:
+        """Begin the record, or go on with that of an earlier pod; None if the cluster is gone."""
+        body = self._server.get(self._config_map).body
+        if body is None:
+            return None
+        metadata = body["metadata"]
+        files = RecordFiles(self._volume, self._config_map.name, metadata["uid"])
+        files.make()
+        written = files.facts()
+        if not written:
+            files.add(
+                {
+                    "kind": "start", "time": observed.seconds(metadata["creationTimestamp"]), "who": "",
+                    "location": f"namespace {metadata['namespace']}", "job_file": {}, "digest": "", "image": "",
+                    "requests": {},
+                }
+            )  # fmt: skip
+            files.prune()
+        self._known = {_identity(fact) for fact in written}
+        self._ended = any(fact["kind"] == "end" for fact in written if "kind" in fact)
+        self._files = files
+        return files
+
+    def _take_notes(self, files: RecordFiles) -> Fact | None:
+        """Write the facts that commands have left; return the end of the cluster if a command tells it."""
+        body = self._server.get(self._account).body or {}
+        end = None
+        for fact in of_notes(body.get("metadata", {}).get("annotations") or {}):
+            if fact["kind"] == "end":
+                end = fact
+            elif (identity := _identity(fact)) not in self._known:
+                files.add(fact)
+                self._known.add(identity)
+        return end
+
+    def _look_at_pods(self, files: RecordFiles) -> None:
+        found = self._server.items("pods", f"{_INSTANCE}={self._config_map.name}")
+        pods = observed.newest(filter(None, map(observed.observe, found)))
+        ended = {name for name, pod in pods.items() if pod.exit_code is not None}
+        fresh = [pods[name] for name in sorted(ended) if not pods[name].task and not self._has_ended(name)]
+        self._pods |= pods
+        self._read_logs(files, pods)
+        for script in fresh:
+            files.add(
+                {"kind": "script", "time": self._clock(), "command": script.log, "exit_code": script.exit_code,
+                 "reason": script.reason, "progress": self._progress.get(script.log, "")}
+            )  # fmt: skip
+        self._tell_tasks(files)
+
+    def _has_ended(self, name: str) -> bool:
+        return name in self._pods and self._pods[name].exit_code is not None
+
+    def _tell_tasks(self, files: RecordFiles) -> None:
+        """Write the tasks as they are, if they have changed. Tasks without a pod stay as they were."""
+        tasks = [pod for _, pod in sorted(self._pods.items(), key=_in_order) if pod.task]
+        jobs = [item for item in self._objects if item.resource == "jobs"]
+        code = observed.result(filter(None, (self._server.get(job).body for job in jobs)), tasks)
+        failed = next((pod for pod in tasks if pod.exit_code), None) if code else None
+        told = {
+            "tasks": [pod.plain() | {"progress": self._progress.get(pod.log, "")} for pod in tasks],
+            "progress": next((said for pod in tasks if (said := self._progress.get(pod.log))), ""),
+            "exit_code": code, "reason": f"{failed.task} {failed.reason}".rstrip() if failed else "",
+        }  # fmt: skip
+        is_due = self._stopped.is_set() or self._clock() >= self._next_tasks
+        if tasks and told != self._told and is_due:
+            files.add({"kind": "tasks", "time": self._clock(), **told}, is_last=self._stopped.is_set())
+            self._told, self._next_tasks = told, self._clock() + _TASKS_INTERVAL
+
+    def _read_logs(self, files: RecordFiles, pods: Mapping[str, ObservedPod]) -> None:
+        """Read what is new in a few logs, those that were read least recently."""
+        order = {name: place for place, name in enumerate(self._log_ends, 1)}
+        readable = sorted((name for name, pod in pods.items() if pod.runs), key=lambda name: order.get(name, 0))
+        for name in readable[:_MAX_LOGS]:
+            self._read_log(files, name, pods[name])
+
+    def _read_log(self, files: RecordFiles, name: str, pod: ObservedPod) -> None:
+        if name not in self._log_ends:  # an earlier pod may have written
+            self._log_ends[name] = (files.resume_log(name) if self._with_logs else "", pod.restarts)
+        last, run = self._log_ends.pop(name)
+        if run < pod.restarts:
+            last = self._keep_lines(files, name, run, last, self._lines(pod, last, previous=True))
+        last = self._keep_lines(files, name, pod.restarts, last, self._lines(pod, last))
+        self._log_ends[name] = last, pod.restarts
+
+    def _keep_lines(self, files: RecordFiles, name: str, run: int, last: str, lines: Sequence[tuple[str, str]]) -> str:
+        """Keep lines of a log, and the progress in them; return the time of the last line."""
+        if said := latest(text for _, text in lines):
+            self._progress[name] = str(said)
+        if self._with_logs:
+            files.add_log(name, [f"{moment} {run} {text}".encode(errors="replace") for moment, text in lines])
+        return lines[-1][0] if lines else last
+
+    def _lines(self, pod: ObservedPod, last: str, *, previous: bool = False) -> list[tuple[str, str]]:
+        """Return the lines of a log after a time, each with kubelet's time of it; none if there is no log."""
+        since = {"sinceTime": f"{last[:19]}Z"} if last else {}
+        of_run = {"previous": "true"} if previous else {}
+        try:
+            content = self._server.log(pod.name, pod.container, _LOG_PART | since | of_run)
+        except ApiFailure:
+            return []
+        pairs = (line.partition(" ") for line in content.decode(errors="replace").splitlines())
+        return [(moment, text) for moment, _, text in pairs if moment > last]
+
+    def _take_events(self, files: RecordFiles) -> None:
+        tasks = {pod.name: pod.task or pod.log for pod in self._pods.values()}
+        names = {item.name for item in self._objects}
+        found = filter(None, (observed.event(item, tasks, names) for item in self._server.items("events")))
+        fresh = [event for event in found if self._events.get(event["id"]) != event["count"]]
+        files.add_events(sorted(fresh, key=lambda event: float(event["time"])))
+        self._events |= {event["id"]: event["count"] for event in fresh}
+
+    def _why_gone(self) -> str:
+        """Return why the cluster ends, if its objects are being removed by somebody else's command; else ""."""
+        try:
+            body = self._server.get(self._config_map).body
+        except TokenRefused:  # the ServiceAccount is gone
+            return REMOVED_BY_OTHERS
+        return REMOVED_BY_OTHERS if body is None or "deletionTimestamp" in body["metadata"] else ""
+
+    def _add_end(self, reason: str, moment: float | None = None) -> None:
+        if reason and self._files and not self._ended:
+            moment = self._clock() if moment is None else moment
+            self._files.add({"kind": "end", "time": moment, "reason": reason, "lost": False}, is_last=True)
+            self._ended = True
+
+
+def of_environment(
+    server: ObjectServer, objects: Sequence[RemovableObject], environment: Mapping[str, str],
+    say: Callable[[str], object],
+) -> RecordWriter:  # fmt: skip
+    """Return the writer that the variables of the Job's pod ask for."""
+    return RecordWriter(server, objects, Path(MOUNT_PATH), environment["TFK8S_HISTORY"] == WITH_LOGS, say)
+
+
+def _identity(fact: Fact) -> str:
+    return json.dumps(fact, sort_keys=True)
+
+
+def _in_order(pair: tuple[str, ObservedPod]) -> tuple[str, int]:
+    job, _, index = pair[0].rpartition("-")
+    return job, int(index) if index.isdecimal() else 0
