@@ -164,6 +164,37 @@ def test_the_end_of_a_run_is_its_reason(verbs: list[str], reason: str) -> None:
     assert entry.fold([START, *facts, end], "mnist", 1).row.reason == reason
 
 
+def test_several_tell_the_start_and_facts_have_any_order() -> None:
+    facts: list[Fact] = [
+        {"kind": "shared", "time": 9000.0, "uid": "x"},
+        {"kind": "end", "time": 300.0, "reason": "max_duration"},
+        {"kind": "tasks", "time": 200.0, "progress": "2/4"},
+        {**START, "time": 101.0, "who": "bob@pc", "job_file": {"name": "mnist"}, "requests": {"cpu": 36.0}},
+        {"kind": "odd", "time": 8000.0, "requests": {"cpu": 99.0}},
+        {"kind": "tasks", "time": 150.0, "progress": "1/4"},
+        {**START, "who": "", "requests": {"cpu": 0.0}},
+    ]
+    for order in (facts, facts[::-1]):
+        found = entry.fold(order, "mnist", 1)
+        assert (found.row.started, found.row.who, found.row.ended, found.row.progress) == (
+            100.0,
+            "bob@pc",
+            300.0,
+            "2/4",
+        )
+        assert (found.job_file, found.row.cpu) == ({"name": "mnist"}, pytest.approx(1.99))
+        assert entry.fold([fact for fact in order if fact["kind"] != "end"], "mnist", 1).row.state == "open"
+
+
+def test_an_end_that_somebody_saw_counts_before_a_guess() -> None:
+    guess: Fact = {"kind": "end", "time": 200.0, "reason": "lost", "lost": True}
+    seen: Fact = {"kind": "end", "time": 300.0, "reason": "idle", "lost": False}
+    assert entry.fold([START, guess], "mnist", 1).row.state == "lost"
+    for told in ([START, guess, seen], [START, seen, guess]):
+        row = entry.fold(told, "mnist", 1).row
+        assert (row.state, row.ended, row.reason) == ("ended", 300.0, "idle")
+
+
 def test_costs_follow_the_rates_of_their_time() -> None:
     facts: list[Fact] = [
         {**START, "requests": {"cpu": 1.0, "price": 3.6, "currency": "EUR"}},

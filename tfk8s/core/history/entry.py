@@ -14,6 +14,7 @@ from tfk8s.core.history.facts import (
     Fact,
     cost,
     hours,
+    in_order,
     is_number,
     is_time,
     parse,
@@ -164,21 +165,23 @@ def fold(facts: Iterable[Fact], name: str, number: int, size: int = 0) -> Entry:
     """Return the entry that facts tell.
 
     Args:
-        facts: in the order of the file.
+        facts: those of the file. Several of them may tell the start; one with the job file says most.
         name, number: those of the entry.
         size: the bytes of its files.
 
     Raises:
         ValueError: no fact tells the start.
     """
-    known = [fact for fact in facts if isinstance(fact.get("kind"), str) and is_time(fact.get("time"))]
-    start = next((fact for fact in known if fact["kind"] == "start"), None)
-    if start is None:
+    known = in_order(facts)
+    starts = [fact for fact in known if fact["kind"] == "start"]
+    if not starts:
         raise ValueError("nothing tells its start")
+    start = next((fact for fact in starts if fact.get("job_file")), starts[0])
     job_file, verbs = start.get("job_file"), _verbs(known)
     seen = [fact for fact in known if fact["kind"] in ("tasks", "script")]
     row = Row(
-        name=name, number=number, location=text(start, "location"), who=text(start, "who"), started=start["time"],
+        name=name, number=number, location=text(start, "location"), who=text(start, "who"),
+        started=starts[0]["time"],
         image=text(start, "image"), size=size,
         progress=_last(text(fact, "progress") for fact in seen), commit=_last(verb.commit for verb in verbs),
     )  # fmt: skip
@@ -191,7 +194,8 @@ def fold(facts: Iterable[Fact], name: str, number: int, size: int = 0) -> Entry:
 
 def _with_end(row: Row, facts: Sequence[Fact], seen: Sequence[Fact], verbs: Sequence[Verb]) -> Row:
     """Return the row with the end, the outcome and the totals."""
-    end = next((fact for fact in facts if fact["kind"] == "end"), None)
+    ends = [fact for fact in facts if fact["kind"] == "end"]
+    end = next((fact for fact in ends if fact.get("lost") is not True), ends[0] if ends else None)
     until = end["time"] if end else max(fact["time"] for fact in facts)
     accepted = [verb for verb in verbs if not verb.is_refused]
     ran = [(verb.ended or 0.0, verb.exit_code) for verb in accepted if verb.verb in ("run", "submit")]

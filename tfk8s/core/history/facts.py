@@ -14,6 +14,8 @@ REMOVED = "was removed by `tfk8s down`"
 REMOVED_BY_OTHERS = "was removed, not by tfk8s"
 MAX_TEXT = 2000  # characters
 MAX_LINE = 4 << 20  # bytes of a fact: ten thousand tasks, or the largest job file with all its defaults
+SHARED = "shared"  # the kind of facts that name the record of the cluster in a claim; they tell nothing of the cluster
+KINDS = ("start", "requests", "verb", "verb_end", "tasks", "script", "end")
 _LATEST = 1e11  # seconds since the epoch, in the year 5138
 _HOUR = 3600.0
 
@@ -39,6 +41,16 @@ def _is_text(fact: Fact) -> bool:
         return bool(json.dumps(fact, ensure_ascii=False).encode())
     except UnicodeEncodeError:
         return False
+
+
+def in_order(facts: Iterable[Fact]) -> list[Fact]:
+    """Return the facts that tell what happened to the cluster, in the order of time, and else of the file."""
+    return sorted(filter(tells, facts), key=lambda fact: fact["time"])
+
+
+def tells(fact: Fact) -> bool:
+    """Return whether a fact tells what happened to the cluster, and when."""
+    return fact.get("kind") in KINDS and is_time(fact.get("time"))
 
 
 def cost(facts: Iterable[Fact], end: float) -> tuple[float, str]:
