@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tfk8s.errors import ClusterError
+from tfk8s.polling import wait_until
 
 LARGEST = 64 << 20  # bytes: the record of ten thousand tasks, or the index of the history, and more
 # Windows has none of the two. Without the second, the open of a pipe waits for its other end.
@@ -113,6 +114,27 @@ def try_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+@contextlib.contextmanager
+def locked(path: Path, what: str, timeout: float) -> Iterator[None]:
+    """In a `with`, lock out other processes by a file in the folder.
+
+    Args:
+        path: the file.
+        what: the awaited event, "… to …", for an error.
+        timeout: in seconds.
+
+    Raises:
+        WaitTimeout: another process has the lock for long.
+        OSError: the file can't be opened.
+    """
+    lock = open_file(path, os.O_RDWR | os.O_CREAT)
+    try:
+        wait_until(lambda: try_lock(lock), what, timeout)
+        yield
+    finally:
+        os.close(lock)
 
 
 def unchecked_root() -> Path:

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from job_files import job_file
 
-from tfk8s.backends.history import files, git, index, writing
+from tfk8s.backends.history import files, git, index, places, writing
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.own_folder import try_lock
 from tfk8s.core.history.entry import Row
@@ -262,10 +262,10 @@ def test_a_full_disk_is_a_warning(home: Path, caplog: pytest.LogCaptureFixture) 
 
 def test_the_advice_names_the_last_entry_of_a_place(home: Path) -> None:
     begin(), begin(), writing.begin("mnist", "context a, namespace b", None)
-    assert files.advice("mnist", writing.HERE) == "; tfk8s status mnist@2 shows how the last one ended"
-    assert files.advice("mnist", "context a, namespace b").startswith("; tfk8s status mnist@3 ")
-    assert files.advice("toy", writing.HERE) == ""
-    assert files.advice("../toy", writing.HERE) == ""
+    assert places.advice("mnist", writing.HERE) == "; tfk8s status mnist@2 shows how the last one ended"
+    assert places.advice("mnist", "context a, namespace b").startswith("; tfk8s status mnist@3 ")
+    assert places.advice("toy", writing.HERE) == ""
+    assert places.advice("../toy", writing.HERE) == ""
 
 
 def fifo(path: Path) -> None:

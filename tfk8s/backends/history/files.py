@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import re
 import shutil
 import time
 from collections import deque
@@ -29,7 +28,8 @@ from tfk8s.core import naming
 from tfk8s.core.history import entry
 from tfk8s.core.history.entry import Entry, Row
 from tfk8s.core.history.facts import MAX_LINE, Fact, parse
-from tfk8s.errors import InvalidInput, Tfk8sError
+from tfk8s.core.history.shared import LOG_NAME
+from tfk8s.errors import InvalidInput
 from tfk8s.log import log
 
 MAX_FACTS = 4 << 20  # bytes of an entry's facts; the end is written even so
@@ -37,7 +37,6 @@ MAX_LOG = 1 << 20  # bytes of a log that are kept, the last ones
 LOG_LINES = 10_000
 _MAX_TIMELINE = 256 << 20  # bytes
 _MAX_EVENTS = 1 << 20
-_LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
 def root() -> Path:
@@ -173,7 +172,7 @@ class EntryFiles:
             name: "worker-1", or a script's name. Objects of the cluster have it: what could be a path is left out.
             lines: all lines.
         """
-        if not _LOG_NAME.fullmatch(name):
+        if not LOG_NAME.fullmatch(name):
             return
         kept: deque[bytes] = deque()
         size = 0
@@ -260,20 +259,6 @@ def of_name(name: str) -> list[EntryFiles]:
     folder = root() / name
     numbers = sorted(int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal())
     return [EntryFiles(folder / str(number)) for number in numbers if (folder / str(number) / "facts.jsonl").exists()]
-
-
-def advice(name: str, location: str) -> str:
-    """Return the end of a help for a cluster that is not there: its last entry; "" without one."""
-    with contextlib.suppress(OSError, Tfk8sError):
-        for files in reversed(of_name(name)):
-            if location_of(files) == location:
-                return f"; tfk8s status {files.id} shows how the last one ended"
-    return ""
-
-
-def location_of(files: EntryFiles) -> object:
-    """Return where the cluster of an entry is; None if its start is damaged."""
-    return next((fact.get("location") for fact in files.facts() if fact.get("kind") == "start"), None)
 
 
 def make(name: str) -> EntryFiles:

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from tfk8s.backends.history import files, lines
 from tfk8s.backends.history.files import EntryFiles
-from tfk8s.backends.own_folder import open_file, read_file, try_lock, unchecked_root
+from tfk8s.backends.own_folder import locked, open_file, read_file, unchecked_root
 from tfk8s.core.history.entry import LOST, OPEN, Row, parse_row
 from tfk8s.errors import InvalidInput
-from tfk8s.polling import wait_until
 
 MAX_ENTRIES = 10_000
 MAX_AGE = 180 * 86400.0  # seconds
@@ -147,9 +146,5 @@ def _locked() -> Iterator[Path]:
         WaitTimeout: another process has the lock for long.
     """
     path = files.made_root() / _NAME
-    lock = open_file(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
-    try:
-        wait_until(lambda: try_lock(lock), "another command to change the history", _LOCK_TIMEOUT)
+    with locked(path.with_suffix(".lock"), "another command to change the history", _LOCK_TIMEOUT):
         yield path
-    finally:
-        os.close(lock)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tfk8s.backends.history import files, index
+from tfk8s.backends.history import files, index, places
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.core.history import redaction
@@ -50,10 +50,8 @@ def begin(
 
 def find_open(name: str, location: str) -> EntryFiles | None:
     """Return the newest entry of a cluster that has not ended; None without one."""
-    for entry in reversed(files.of_name(name)):
-        if files.location_of(entry) == location:
-            return entry if entry.is_open() else None
-    return None
+    entry = places.newest(name, location)
+    return entry if entry and entry.is_open() else None
 
 
 def lose(name: str, location: str, reason: str, moment: float | None = None) -> None:

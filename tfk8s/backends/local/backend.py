@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tfk8s import polling
 from tfk8s.backends import devices, downloads, foreground_scripts, interpreter
 from tfk8s.backends.foreground_scripts import ForegroundScripts
-from tfk8s.backends.history import files, writing
+from tfk8s.backends.history import places, writing
 from tfk8s.backends.local import capacity, cluster_status, logs, starting, state, supervisor_client
 from tfk8s.backends.local.programs import cluster_end, cluster_suspension
 from tfk8s.backends.local.programs.cluster_suspension import SuspendingProcesses
@@ -296,5 +296,5 @@ def _no_such_cluster(name: str) -> NoSuchCluster:
     names = there_are([folder.path.name for folder in state.folders()], "cluster")
     return NoSuchCluster(
         f'there is no cluster "{name}" on this machine; {names}',
-        help=f"tfk8s up --local FILE starts one{files.advice(name, writing.HERE)}",
+        help=f"tfk8s up --local FILE starts one{places.advice(name, writing.HERE)}",
     )

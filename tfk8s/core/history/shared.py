@@ -29,7 +29,8 @@ _MAX_START = 40_000  # of one with the job file
 _NOTE = "fact.tfk8s.dev/"
 _KINDS = ("start", "requests", "verb", "verb_end", "script", "end")
 _BULKY = ("words", "job_file", "reason")  # parts that a fact can do without
-_RECORD = re.compile(r"([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)\.([0-9a-f-]{36})")
+LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+RECORD = re.compile(r"([a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)\.([0-9a-f-]{36})")
 
 
 def record_name(cluster: str, uid: str) -> str:
@@ -39,7 +40,7 @@ def record_name(cluster: str, uid: str) -> str:
 
 def parse_record_name(name: str) -> tuple[str, str] | None:
     """Return the cluster's name and the UID; None for another name."""
-    match = _RECORD.fullmatch(name)
+    match = RECORD.fullmatch(name)
     return (match[1], match[2]) if match else None
 
 

@@ -13,22 +13,30 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfk8s.backends.history import files, index, writing
+from tfk8s.backends.history import files, index, places, writing
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.core import naming, plan
 from tfk8s.core.events import Event, of_phase
 from tfk8s.core.history.entry import OPEN, Entry, PastTask, Row
-from tfk8s.core.history.facts import cost
+from tfk8s.core.history.facts import cost, in_order
 from tfk8s.core.plan import Field
 from tfk8s.core.progress import duration
 from tfk8s.core.script import LogLine, LogOptions, Logs, shown
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus
 from tfk8s.core.task_names import select
-from tfk8s.errors import InvalidInput, Tfk8sError
+from tfk8s.errors import InvalidInput, Tfk8sError, quoted
+from tfk8s.log import log
 
+if TYPE_CHECKING:  # a list needs none of it
+    from tfk8s.backends.history.merging import Pulled
+    from tfk8s.backends.parts import Shared
+
+SHOWN = 30  # entries
+_MOST_PROBLEMS = 5  # that are shown
+_MOST_NAME = 253  # characters of the name of an object
 _TASK = re.compile(r"(\w+)-(\d{1,4})", re.ASCII)  # a script has six hexadecimal digits
 
 
@@ -41,7 +49,7 @@ class Past:
 
     def __init__(self, name: str, number: int) -> None:
         self.files = files.find(name, number)
-        if self.files.is_open() and files.location_of(self.files) == writing.HERE:
+        if self.files.is_open() and places.location_of(self.files) == writing.HERE:
             complete_lost([self.files])
 
     def read(self) -> Entry:
@@ -108,6 +116,66 @@ def rows(name: str | None, last: int | None) -> list[Row]:
     return [_now(row) for row in listed]
 
 
+def is_shared(claim: str | None, place: str | None, *, shared: bool) -> bool:
+    """Return whether a shared history is asked for: that of a claim, or the one that the namespace names.
+
+    Args:
+        claim: the claim; None without one.
+        place: a context, a namespace or an image, which only a shared history needs.
+        shared: whether the namespace names the claim.
+
+    Raises:
+        InvalidInput: the arguments contradict each other.
+    """
+    if claim is not None and shared:
+        raise InvalidInput("--claim and --shared exclude each other", help="--shared finds the claim by itself")
+    if claim is None and not shared and place:
+        raise InvalidInput(
+            "--context, --namespace and --image need --claim or --shared",
+            help="without them, history lists what is in your own files",
+        )
+    if claim is not None and not _is_object_name(claim):
+        raise InvalidInput(f"{quoted(claim)} is not the name of a PersistentVolumeClaim", help="kubectl get pvc")
+    return claim is not None or shared
+
+
+def _is_object_name(text: str) -> bool:
+    from tfk8s.jobfile.syntax import DNS_NAME  # a list needs none of it
+
+    return len(text) <= _MOST_NAME and re.fullmatch(DNS_NAME, text) is not None
+
+
+def pull(
+    place: Shared | None, claim: str | None, *, name: str | None, last: int | None = None, image: str | None = None
+) -> Pulled:
+    """Bring the newest records of a shared history into that of this user; warn of what can't be read.
+
+    Args:
+        place: the part of the backend; None if the backend has no shared history.
+        claim: the PersistentVolumeClaim; None is the one that the namespace names.
+        name: only clusters of this name; None for all.
+        last: at most so many; None is `SHOWN`.
+        image: of the pod that reads the claim; None is that of a cluster that writes there.
+
+    Raises:
+        InvalidInput: there is no such claim, or the namespace names none.
+        ClusterError: the claim can't be read.
+        WaitTimeout: the pod that reads the claim does not start in time.
+    """
+    if name is not None and not naming.is_dns_label(name):
+        raise InvalidInput(f"{quoted(name)} is not the name of a cluster")
+    if place is None:
+        raise InvalidInput("only clusters on Kubernetes share a history")
+    pulled = place.pull_history(claim, cluster=name, last=SHOWN if last is None else last, image=image)
+    for problem in pulled.problems[:_MOST_PROBLEMS]:
+        log.warning("%s", problem)
+    if len(pulled.problems) > _MOST_PROBLEMS:
+        log.warning("and %d more records with problems", len(pulled.problems) - _MOST_PROBLEMS)
+    if pulled.left_out:
+        log.warning("%d records are left out for their size: the same command brings more of them", pulled.left_out)
+    return pulled
+
+
 def _now(row: Row) -> Row:
     if row.state != OPEN:
         return row
@@ -121,7 +189,7 @@ def cost_so_far(cluster: ClusterStatus) -> tuple[float, str]:
     """Return what a cluster has cost so far, by its open entry, and the currency: "" without an entry or rates."""
     with files.unless_unwritable():
         if entry := writing.find_open(cluster.name, cluster.location):
-            return cost(entry.facts(), time.time())
+            return cost(in_order(entry.facts()), time.time())
     return 0.0, ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfk8s.backends.history import files, writing
+from tfk8s.backends.history import places, writing
 from tfk8s.backends.kubernetes import claims
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Query, Reader
@@ -213,7 +213,7 @@ def no_such_cluster(client: Reader, namespace: str, name: str) -> NoSuchCluster:
         + (f"tfk8s removed it {removed}" if removed else there_are(here, "cluster")),
         help=f"it is in namespace {elsewhere[0]}: add --namespace {elsewhere[0]}"
         if elsewhere
-        else f"`tfk8s up FILE` makes one{files.advice(name, location)}",
+        else f"`tfk8s up FILE` makes one{places.advice(name, location)}",
     )
 
 
