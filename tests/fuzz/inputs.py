@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import struct
 
@@ -111,7 +112,27 @@ _json = st.recursive(
 )
 LOOKS: Bytes = st.lists(_json, max_size=3).map(lambda documents: json.dumps(documents).encode()) | st.binary()
 
+
+def _shared_record(name: object, part: object, content: bytes, size: int) -> bytes:
+    packed = gzip.compress(content) if size < 0 else content
+    header = {"record": name, "mark": "0" * 16, "parts": [[part, len(packed) if size < 0 else size]]}
+    return json.dumps(header).encode() + b"\n" + packed
+
+
+RECORDS: Bytes = st.lists(
+    st.builds(
+        _shared_record, st.sampled_from(["a.00000000-0000-0000-0000-000000000000"] * 6 + ["../a", None]),
+        st.sampled_from(["facts.jsonl", "events.jsonl", "logs/worker-0.gz", "logs/../a.gz", None]),
+        st.one_of(_SMALL, st.sampled_from([b"[" * 60_000, b"x" * 9_000_000, b'{"kind": "start", "time": 1}\n'])),
+        st.sampled_from([-1] * 6 + [0, 5, 2**22, 2**63]),
+    )
+    | st.sampled_from([b'{"left_out": 0}\n', b'{"left_out": "x"}\n', b"{" + b" " * 2_000_000, b"[" * 60_000 + b"\n"])
+    | _SMALL,
+    max_size=8,
+).map(b"".join)  # fmt: skip
+
 INPUTS: dict[str, Bytes] = {
+    "shared_records": RECORDS,
     "answer": HTTP2,
     "devices": _messages,
     "version": HTTP2,

@@ -20,6 +20,7 @@ from tfk8s.backends import stacks, usage
 from tfk8s.backends.kubernetes.api_server import lines, streams, web_sockets
 from tfk8s.backends.kubernetes.api_server.commands import RemoteCommand
 from tfk8s.backends.kubernetes.scripts import inside_containers, warm_requests
+from tfk8s.core.history.records import RecordStream
 from tfk8s.core.script import Download, LogOptions
 from tfk8s.errors import ClusterError
 from tfk8s.log import log
@@ -243,3 +244,11 @@ def looks_into_containers(data: bytes) -> None:
         documents = inside_containers.parse_answer(data)
         for found in (stacks.parse("a", documents), usage.parse("a", documents)):
             str(found)
+
+
+@target
+def shared_records(data: bytes) -> None:
+    """The records of a shared history, which others have written."""
+    with contextlib.suppress(ValueError):
+        for record in RecordStream(io.BytesIO(data)).records(30):
+            assert record.problem.isprintable()

@@ -1,0 +1,187 @@
+"""The records of a shared history on their way from a pod. Anybody who may write to the volume may have written them.
+
+Each record is a line, a JSON object of `record`, `mark`, `parts` and `problem`, and then the bytes of its parts. The
+last line has `left_out` alone. A list of records has the same lines, without parts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from tfk8s.core.history import facts
+from tfk8s.core.history.facts import Fact
+from tfk8s.core.history.shared import EVENTS, FACTS, LOG_NAME, LOGS, RECORD, parse_record_name, record_name
+
+MAX_FACTS, MAX_EVENTS, MAX_LOG = 6 << 20, 2 << 20, 2 << 20  # bytes; the writers' limits, and the last line beyond them
+MAX_RECORD = 16 << 20  # bytes on the way, which are compressed
+MAX_RECORDS = 64 << 20  # bytes of all records of one answer
+MAX_PARTS = 4000
+_MAX_HEADER = 1 << 20  # bytes of a line
+_MAX_COUNT = 1 << 31
+_MARK = re.compile(r"[0-9a-f]{16}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedRecord:
+    """The record of one cluster.
+
+    Attributes:
+        cluster: the cluster's name.
+        uid: that of its ConfigMap.
+        mark: a text that differs after each change of the record.
+        facts: in the order of their file.
+        events: the events as they were written.
+        logs: the logs, compressed, by the name of a task ("worker-1") or a script.
+        problem: what of the record can't be read; "" if nothing.
+    """
+
+    cluster: str
+    uid: str
+    mark: str = ""
+    facts: tuple[Fact, ...] = ()
+    events: tuple[Fact, ...] = ()
+    logs: dict[str, bytes] = field(default_factory=dict)
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return record_name(self.cluster, self.uid)
+
+
+class RecordStream:
+    """The answer of the program in the pod.
+
+    Args:
+        source: a file to read from.
+
+    Attributes:
+        left_out: the number of further records, which the answer lacks; known after the last record.
+    """
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source, self._left, self.left_out = source, MAX_RECORDS, 0
+
+    def records(self, most: int) -> Iterator[SharedRecord]:
+        """Yield the records until the end, at most so many.
+
+        Raises:
+            ValueError: the answer is none, ends too early, or is too large.
+        """
+        for _ in range(most + 1):
+            header = self._header()
+            if "left_out" in header:
+                self.left_out = _count(header["left_out"])
+                return
+            yield self._record(header)
+        raise ValueError(f"it has more than {most} records")
+
+    def _header(self) -> dict[str, Any]:
+        line = self._source.readline(_MAX_HEADER)
+        header = facts.parse(line) if line.endswith(b"\n") else None
+        if header is None:
+            raise ValueError("it is cut off, or has a line of a wrong form" if line else "it ends too early")
+        return header
+
+    def _record(self, header: dict[str, Any]) -> SharedRecord:
+        name, mark, problem, parts = (header.get(key) for key in ("record", "mark", "problem", "parts"))
+        known = parse_record_name(name) if isinstance(name, str) else None
+        if known is None:
+            raise ValueError("a name is not that of a record")
+        problem = _shown(problem) if isinstance(problem, str) else ""
+        if not isinstance(mark, str) or not _MARK.fullmatch(mark):
+            mark = ""
+        contents = {part: self._part(size) for part, size in _parts(parts)}
+        record = SharedRecord(cluster=known[0], uid=known[1], mark=mark, problem=problem)
+        return _with_contents(record, contents)
+
+    def _part(self, size: int) -> bytes:
+        self._left -= size
+        if self._left < 0:
+            raise ValueError(f"it has more than {MAX_RECORDS:,} bytes")
+        content = self._source.read(size)
+        if len(content) != size:
+            raise ValueError("it ends too early")
+        return content
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or not 0 <= value < _MAX_COUNT:
+        raise ValueError("a number is none")
+    return value
+
+
+def _parts(value: object) -> Iterator[tuple[str, int]]:
+    """Yield the names and sizes of the parts of a record."""
+    if value is None:
+        return
+    if not isinstance(value, list) or len(value) > MAX_PARTS:
+        raise ValueError("the parts of a record are no list")
+    for part in value:
+        if not isinstance(part, list) or len(part) != 2 or not isinstance(part[0], str):
+            raise ValueError("a part of a record has a wrong form")
+        yield part[0], _count(part[1])
+
+
+def _with_contents(record: SharedRecord, contents: dict[str, bytes]) -> SharedRecord:
+    """Return a record with what its parts contain. A damaged part is left out, and named."""
+    problems, lines, logs = [record.problem] * bool(record.problem), dict[str, list[Fact]](), dict[str, bytes]()
+    for part, packed in contents.items():
+        folder, _, log = part.rpartition("/")
+        name = log.removesuffix(".gz")
+        if part in (FACTS, EVENTS):
+            try:
+                lines[part] = _lines(unpack(packed, MAX_FACTS if part == FACTS else MAX_EVENTS))
+            except ValueError as error:
+                problems.append(f"{part} {error}")
+        elif folder == LOGS and LOG_NAME.fullmatch(name):
+            logs[name] = packed
+    return dataclasses.replace(
+        record, facts=tuple(lines.get(FACTS, ())), events=tuple(lines.get(EVENTS, ())), logs=logs,
+        problem="; ".join(problems),
+    )  # fmt: skip
+
+
+def unpack(packed: bytes, most: int) -> bytes:
+    """Return what gzip has compressed.
+
+    Raises:
+        ValueError: it is damaged, or has more than `most` bytes.
+    """
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        content = unpacker.decompress(packed, most + 1)
+    except zlib.error:
+        raise ValueError("is damaged") from None
+    if len(content) > most:
+        raise ValueError(f"has more than {most:,} bytes")
+    return content
+
+
+def _lines(content: bytes) -> list[Fact]:
+    return [fact for line in content.split(b"\n") if line and (fact := facts.parse(line))]
+
+
+def _shown(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text[:200])
+
+
+def request(last: int, cluster: str | None, chosen: list[str] | None) -> bytes:
+    """Return what the program in the pod is asked for.
+
+    Args:
+        last: the number of records, the newest ones.
+        cluster: only records of clusters of this name; None for all.
+        chosen: the names of the records whose parts are wanted; None asks for the list alone.
+    """
+    return json.dumps({
+        "record": RECORD.pattern, "facts": FACTS, "events": EVENTS, "logs": LOGS, "last": last, "cluster": cluster,
+        "chosen": chosen, "log_name": f"{LOG_NAME.pattern}\\.gz", "max_facts": MAX_FACTS, "max_events": MAX_EVENTS,
+        "max_log": MAX_LOG, "max_record": MAX_RECORD, "max_records": MAX_RECORDS, "max_parts": MAX_PARTS,
+    }).encode()  # fmt: skip
