@@ -212,15 +212,42 @@ def ls(*, local: bool | None = None, context: str | None = None, namespace: str 
     return list_clusters(BackendOptions(local, context, namespace))
 
 
-def history(name: str | None = None, last: int | None = None) -> list[Row]:
+def history(
+    name: str | None = None,
+    last: int | None = None,
+    *,
+    claim: str | None = None,
+    shared: bool = False,
+    context: str | None = None,
+    namespace: str | None = None,
+) -> list[Row]:
     """Return the clusters that ran on this machine or by commands of this user, the newest first.
+
+    With `claim` or `shared`, the newest of a shared history come into that of this user before.
 
     Args:
         name: only clusters of this name.
         last: at most so many.
+        claim: the PersistentVolumeClaim with a shared history.
+        shared: use the claim that the namespace names.
+        context: the kubeconfig's context; None is its current one.
+        namespace: the claim's; None is the context's.
+
+    Raises:
+        InvalidInput: there is no such claim, or the arguments contradict each other.
+        ClusterError: the claim can't be read.
+        WaitTimeout: the pod that reads the claim does not start in time.
     """
-    found: list[Row] = feature("history").rows(name, last)
-    return found
+    found = feature("history")
+    if found.is_shared(claim, context or namespace, shared=shared):
+        pull_history(BackendOptions(False, context, namespace), claim, name=name, last=last)
+    rows: list[Row] = found.rows(name, last)
+    return rows
+
+
+def pull_history(options: BackendOptions, claim: str | None, **chosen: Any) -> Any:
+    """Bring records of a shared history into that of this user, as `pull` of the feature does."""
+    return feature("history").pull(choose(options).shared, claim, **chosen)
 
 
 def list_clusters(options: BackendOptions) -> list[ClusterStatus]:

@@ -142,6 +142,7 @@ def test_the_role_of_a_user_is_sufficient_and_minimal(become, tfk8s, asked, file
     tfk8s("scale", "ours", "worker=2")
     tfk8s("diff", str(files / "one.yaml"), code=1)
     assert network_policy.test(Client(None), team, IMAGE).enforced  # `doctor --image`
+    tfk8s("history", "--claim", "ours", "--image", IMAGE)
     tfk8s("down", "--delete-claims", "ours")
 
     table = {(right.verb, right.resource, right.group) for right in rbac.PERMISSIONS}

@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # commands that need no backend import this module too
     from pathlib import Path
 
     from tfk8s.backends.history.files import EntryFiles
+    from tfk8s.backends.history.merging import Pulled
     from tfk8s.backends.stacks import Stacks
     from tfk8s.backends.usage import Usage
     from tfk8s.core.spec import JobFile, Task
@@ -218,6 +219,22 @@ class Shared(Protocol):
 
     def claims(self) -> list[KeptClaim]:
         """Return the claims that `apply` made, also those of clusters that were removed."""
+        ...
+
+    def pull_history(self, claim: str | None, *, cluster: str | None, last: int, image: str | None) -> Pulled:
+        """Bring the newest records of a shared history into the history of this user.
+
+        Args:
+            claim: the claim with the history; None is the one that the namespace names.
+            cluster: only records of clusters of this name; None for all.
+            last: the number of records.
+            image: of the pod that reads the claim; None is the backend's choice.
+
+        Raises:
+            InvalidInput: there is no such claim, or the namespace names none.
+            ClusterError: the claim can't be read.
+            WaitTimeout: the pod that reads the claim does not start in time.
+        """
         ...
 
 

@@ -15,8 +15,9 @@ from tfk8s.render.pods import Object
 USER_ROLE = "tfk8s-user"
 SUBMIT_ROLE = "tfk8s-submit"
 ROLES = (USER_ROLE, SUBMIT_ROLE)
-LIMITS, SLEEP, PROGRAMS, CLAIMS, GANGS, QUEUES = FEATURES = (
+LIMITS, SLEEP, PROGRAMS, CLAIMS, GANGS, QUEUES, HISTORY = FEATURES = (
     "max_duration, idle, drain: idle", "suspension while idle", "programs", "claims", "gangs", "suspension in a queue",
+    "shared history",
 )  # fmt: skip
 RULES = "rules of the namespace"  # no job file needs the right to read them
 
@@ -153,6 +154,15 @@ def _table_of_claims() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "", "persistentvolumeclaims", "delete", ("down",)
 
 
+def _table_of_history() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Yield the same for a history in a claim, which a pod of the command reads."""
+    yield "", "configmaps", "get", ("history",)  # one names the claim
+    yield "", "persistentvolumeclaims", "get", ("history", "up", "diff")
+    yield "", "pods", "create delete get list", ("history",)
+    yield "", "pods/exec", "get create", ("history",)
+    yield "", "events", "list", ("history",)
+
+
 def _table_of_gangs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     """Yield the same for clusters that are gangs."""
     yield gang.GROUP, "podgroups", "get create patch", ("up", "diff", "scale")
@@ -170,6 +180,7 @@ def _permissions() -> tuple[Permission, ...]:
         CLAIMS: _table_of_claims,
         GANGS: _table_of_gangs,
         QUEUES: _table_of_queues,
+        HISTORY: _table_of_history,
         RULES: _table_of_rules,
     }
     for feature, table in tables.items():

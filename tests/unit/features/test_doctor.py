@@ -105,6 +105,7 @@ def test_all_checks_of_kubernetes_pass(monkeypatch: pytest.MonkeyPatch) -> None:
         ("permissions: claims", 'all, in namespace "team"'),
         ("permissions: gangs", 'all, in namespace "team"'),
         ("permissions: suspension in a queue", 'all, in namespace "team"'),
+        ("permissions: shared history", 'all, in namespace "team"'),
         ("gangs", "the tasks of a new cluster start together or not at all, by a PodGroup"),
         ("nodes", "2 nodes: all ready, without taints"),
         ("GPUs", "free: n 8 of 8 nvidia.com/gpu"),

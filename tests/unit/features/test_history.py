@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from fakes.command_line import NOW, Run
 
+import tfk8s
 from tfk8s.backends.history import files, index, writing
 from tfk8s.backends.history.files import EntryFiles
+from tfk8s.backends.history.merging import Pulled
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.resources import named
 from tfk8s.jobfile.loader import loads
@@ -160,3 +162,53 @@ def test_costs_show_where_rates_are_known(run: Run, backend: FakeBackend) -> Non
     assert "cost: 1.25 EUR\n" in run("status", "mnist@2")[1]
     found = json.loads(run("history", "-o", "json")[1])
     assert [row["cost"] for row in found] == [None, {"amount": 1.25, "currency": "EUR"}]
+
+
+class Claim:
+    """A shared history, as a backend gives it."""
+
+    def __init__(self, pulled: Pulled) -> None:
+        self.pulled, self.asked = pulled, list[tuple[object, ...]]()
+
+    def pull_history(self, claim: str | None, *, cluster: str | None, last: int, image: str | None) -> Pulled:
+        self.asked.append((claim, cluster, last, image))
+        return self.pulled
+
+
+def test_a_shared_history_comes_before_the_list(run: Run, backend: FakeBackend) -> None:
+    claim = Claim(Pulled(new=1, changed=2, same=3, older=4))
+    backend.shared = claim  # type: ignore[assignment]
+    code, out, err = run("history", "--claim", "tfk8s-history", "--last", "5", "mnist", "-n", "team")
+    assert (code, out) == (0, run("history")[1])
+    assert err == "of the shared history: 1 new, 2 changed, 3 as before; --last brings more: 4 are older\n"
+    assert run("history", "--shared", "--image", "x", "-o", "json")[2] == ""
+    assert [row.id for row in tfk8s.history(shared=True, namespace="team")] == ["mnist@1"]
+    assert claim.asked == [("tfk8s-history", "mnist", 5, None), (None, None, 30, "x"), (None, None, 30, None)]
+
+
+def test_what_of_a_shared_history_can_not_be_read_is_named(run: Run, backend: FakeBackend) -> None:
+    backend.shared = Claim(Pulled(left_out=2, problems=["record a is left out"] * 7))  # type: ignore[assignment]
+    err = run("history", "--shared")[2]
+    assert err.count("record a is left out") == 5
+    assert "tfk8s: and 2 more records with problems\n" in err
+    assert "tfk8s: 2 records are left out for their size: the same command brings more of them\n" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--claim", "a", "--shared"], "error: --claim and --shared exclude each other\n"),
+        (["-n", "team"], "error: --context, --namespace and --image need --claim or --shared\n"),
+        (["--image", "x"], "error: --context, --namespace and --image need --claim or --shared\n"),
+        (["--claim", "../x"], 'error: "../x" is not the name of a PersistentVolumeClaim\n'),
+        (["--claim", ""], 'error: "" is not the name of a PersistentVolumeClaim\n'),
+        (["--claim", "a\n"], 'error: "a\\n" is not the name of a PersistentVolumeClaim\n'),
+        (["--shared", "--prune"], "error: --prune concerns your own files only\n"),
+        (["--shared", "Mnist"], 'error: "Mnist" is not the name of a cluster\n'),
+        (["--shared"], "error: only clusters on Kubernetes share a history\n"),
+    ],
+)
+def test_options_of_a_shared_history(run: Run, backend: FakeBackend, words: list[str], error: str) -> None:
+    code, out, err = run("history", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith(error)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfk8s.backends import devices, suspended
-from tfk8s.backends.kubernetes import claims, status, suspend
+from tfk8s.backends.kubernetes import claims, shared_history, status, suspend
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes import free_gpus
@@ -20,8 +20,10 @@ from tfk8s.backends.usage import Usage
 from tfk8s.core.script import WHOLE_LOG, Download, LogOptions, Outcome, Script
 from tfk8s.core.spec import Task
 from tfk8s.core.storage.volumes import KeptClaim
+from tfk8s.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from tfk8s.backends.history.merging import Pulled
     from tfk8s.backends.kubernetes.scripts.tensorboard_pod import TensorBoardPod
 
 
@@ -193,3 +195,19 @@ class SharedNamespace:
     def claims(self) -> list[KeptClaim]:
         """Return the claims that were made for clusters, in the namespaces of `clusters`."""
         return claims.kept(self._client, self._namespace)
+
+    def pull_history(self, claim: str | None, *, cluster: str | None, last: int, image: str | None) -> Pulled:
+        """Bring records into the history, by a pod that mounts the claim."""
+        from tfk8s.backends.kubernetes.scripts import history_reader
+
+        namespace = self._namespace or self._client.namespace
+        if claim is None:
+            shared = shared_history.find(self._client, namespace)
+            if shared is None:
+                raise InvalidInput(
+                    f'namespace "{namespace}" names no shared history',
+                    help=f"name the claim: tfk8s history --claim CLAIM; or create the ConfigMap "
+                    f"{shared_history.CONFIG_MAP}, whose key {shared_history.KEY} has the line: claim: CLAIM",
+                )
+            claim = shared.claim
+        return history_reader.pull(self._client, namespace, claim, cluster=cluster, last=last, image=image)

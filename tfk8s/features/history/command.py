@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from tfk8s.backends.history import index
+from tfk8s.backends.options import BackendOptions
 from tfk8s.cli import options
 from tfk8s.cli.output import document, note, say
 from tfk8s.errors import InvalidInput
 from tfk8s.features.history import show
-from tfk8s.features.history.here import rows
+from tfk8s.features.history.here import SHOWN, is_shared, rows
 
-_SHOWN = 30
 _DAY = 86400.0
 
 
@@ -28,7 +28,21 @@ def history(
             "--last", metavar="N", callback=options.whole_number(1), help="List the last N entries; default: 30.",
             show_default=False,
         ),
-    ] = _SHOWN,
+    ] = SHOWN,
+    claim: Annotated[
+        str | None,
+        typer.Option("--claim", metavar="CLAIM", help="First bring the last N of the history in this claim."),
+    ] = None,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="The same for the claim that the namespace names.")
+    ] = False,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            "--image", metavar="IMAGE",
+            help="Of the pod that reads the claim, with Python; default: that of a cluster that writes there.",
+        ),
+    ] = None,
     prune: Annotated[bool, typer.Option("--prune", help="Remove entries, by --older and --keep.")] = False,
     older: Annotated[
         int | None,
@@ -45,6 +59,8 @@ def history(
         ),
     ] = None,
     output: options.Output = None,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
 ) -> None:  # fmt: skip
     """List the clusters that ran, the newest first.
 
@@ -56,17 +72,28 @@ def history(
         tfk8s history --last 5 mnist
         tfk8s status mnist@3
         tfk8s logs mnist@3 worker/1
+        tfk8s history --claim tfk8s-history mnist
         tfk8s history --prune --older 30
 
     JSON: a list of entries, each with entry, name, number, started, state (open, ended, lost), location, who, ended,
     exit_code, reason, progress, commit, image, size, hours (cpu, memory in GiB, gpus: as requested). With --prune, the
     entries that were removed.
     """
+    from_claim = is_shared(claim, context or namespace or image, shared=shared)
     if prune:
+        if from_claim:
+            raise InvalidInput("--prune concerns your own files only", help="leave out --claim and --shared")
         _prune(name, older, keep, output)
         return
     if older is not None or keep is not None:
         raise InvalidInput("--older and --keep need --prune", help="--last N lists the last N entries")
+    if from_claim:
+        from tfk8s.api import pull_history  # a list alone needs no backend
+
+        pulled = pull_history(BackendOptions(False, context, namespace), claim, name=name, last=last, image=image)
+        if output is None:
+            rest = f"; --last brings more: {pulled.older} are older" if pulled.older else ""
+            note(f"of the shared history: {pulled.new} new, {pulled.changed} changed, {pulled.same} as before{rest}")
     listed = rows(name, last)
     if output is not None:
         document([show.document(row) for row in listed])

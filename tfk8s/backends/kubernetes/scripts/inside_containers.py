@@ -32,7 +32,7 @@ MAX_ANSWER = 4 << 20  # bytes; the stacks of 100 threads are some 2 MB
 # Imported in containers alone: they read /proc.
 _INSPECTOR = Path(task.__path__[0], "programs", "inspector.py")
 _METER = Path(usage.__file__).with_name("meter.py")
-_RUN = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop())), 'tfk8s', 'exec'))"
+RUN = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop())), 'tfk8s', 'exec'))"
 
 Place = tuple[str, str]  # a pod and a container
 Answer = tuple[Sequence[Mapping[str, Any]], str]  # the processes of a container, or the problem
@@ -100,7 +100,7 @@ def _script_places(
 
 
 def _ask(client: Client, namespace: str, pod: str, container: str, program: bytes) -> Answer:
-    words = ["python3", "-I", "-c", _RUN, str(len(program))]  # without the user's modules in the working folder
+    words = ["python3", "-I", "-c", RUN, str(len(program))]  # without the user's modules in the working folder
     try:
         with RemoteCommand(client, namespace, pod, words, container=container, timeout=_TIMEOUT) as command:
             command.send(program)

@@ -1,0 +1,81 @@
+"""The claim that a namespace names for its shared history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tfk8s.backends.kubernetes import shared_history
+from tfk8s.core.job_file.mappings import SharedHistory
+from tfk8s.errors import ClusterError
+
+
+class Namespace:
+    """An API server that has one ConfigMap, or an error."""
+
+    def __init__(self, found: Any) -> None:
+        self.found, self.asked = found, []
+
+    def find(self, path: str) -> Any:
+        self.asked.append(path)
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+def read(found: Any) -> SharedHistory | None:
+    return shared_history.read(Namespace(found), "ns")  # type: ignore[arg-type]
+
+
+def config_map(text: str) -> dict[str, Any]:
+    return {"data": {"history.yaml": text}}
+
+
+@pytest.mark.parametrize(
+    ("text", "logs"), [("claim: tfk8s-history\nlogs: true\n", True), ("{claim: tfk8s-history}", False)]
+)
+def test_a_config_map_names_the_claim(text: str, logs: bool) -> None:
+    namespace = Namespace(config_map(text))
+    found = shared_history.read(namespace, "ns")  # type: ignore[arg-type]
+    assert found == SharedHistory(claim="tfk8s-history", logs=logs)
+    assert namespace.asked == ["/api/v1/namespaces/ns/configmaps/tfk8s-history"]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [None, {}, {"data": None}, {"data": {"other": "1"}}, {"data": {"history.yaml": 5}}, ClusterError("no")],
+)
+def test_nobody_names_a_claim(found: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert read(found) is None
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "expected keys and values, such as claim: tfk8s-history"),
+        ("claim", "expected keys and values, such as claim: tfk8s-history"),
+        ("[claim]", "expected keys and values, such as claim: tfk8s-history"),
+        ("logs: true", "claim is missing, such as claim: tfk8s-history"),
+        ("claim: ../x", 'line 1: "../x" is not a Kubernetes name'),
+        ("claim: [a]", "line 1: "),
+        ("claim: a\nlogs: 7", 'line 2: "logs" can\'t be 7'),
+        ("claim: a\nlog: true", 'line 2: there is no key "log" here'),
+        ("claim: a\nclaim: b", "line 2: "),
+        ("a: &a [1]\nclaim: *a\n", "line 1: "),
+        ("\x1b[31m: x", ""),
+    ],
+)
+def test_nonsense_is_one_warning(text: str, reason: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert read(config_map(text)) is None
+    (message,) = caplog.messages
+    assert message.startswith(
+        f"the shared history in ConfigMap tfk8s-history of namespace ns, history.yaml is left out: {reason}"
+    )
+    assert message.isprintable()
+
+
+def test_a_refusal_is_an_error_for_those_who_ask() -> None:
+    with pytest.raises(ClusterError, match="no"):
+        shared_history.find(Namespace(ClusterError("no")), "ns")  # type: ignore[arg-type]

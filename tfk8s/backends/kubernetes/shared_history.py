@@ -1,0 +1,60 @@
+"""The shared history of a namespace: the claim that a ConfigMap names."""
+
+from __future__ import annotations
+
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.core.job_file.mappings import SharedHistory
+from tfk8s.errors import Tfk8sError
+from tfk8s.log import log
+
+CONFIG_MAP = "tfk8s-history"
+KEY = "history.yaml"
+
+
+def read(client: Client, namespace: str) -> SharedHistory | None:
+    """Return the shared history of a namespace; None if nobody has named one, or if this user may not see the name.
+
+    Of a name that can't be read there is one warning: no start of a cluster fails for it.
+    """
+    try:
+        return find(client, namespace)
+    except Tfk8sError:  # such as of a user who may not read ConfigMaps
+        return None
+
+
+def find(client: Client, namespace: str) -> SharedHistory | None:
+    """Return the same.
+
+    Raises:
+        Tfk8sError: the API server refuses, or does not answer.
+    """
+    match client.find(f"{paths.collection('ConfigMap', namespace)}/{CONFIG_MAP}"):
+        case {"data": {"history.yaml": str(text)}}:
+            try:
+                return _parse(text.encode(errors="replace"))
+            except ValueError as error:
+                where = f"ConfigMap {CONFIG_MAP} of namespace {namespace}, {KEY}"
+                log.warning("the shared history in %s is left out: %s", where, error)
+    return None
+
+
+def _parse(data: bytes) -> SharedHistory:
+    """Return what a text names.
+
+    Raises:
+        ValueError: the text is wrong; says in which line.
+    """
+    from tfk8s.jobfile import mappings, reader, validation  # most users have no shared history
+
+    document = reader.read(data)
+    if not data.strip() or not (document.problems or isinstance(document.data, dict)):
+        raise ValueError("expected keys and values, such as claim: tfk8s-history")
+    if isinstance(document.data, dict) and "claim" not in document.data:
+        raise ValueError("claim is missing, such as claim: tfk8s-history")
+    validator = validation.Validator(document)
+    found = validator.read(mappings.HISTORY, document.data, ()) if not document.problems else None
+    if problems := [*document.problems, *validator.problems]:
+        raise ValueError(f"line {problems[0].line}: {problems[0].message}")
+    assert isinstance(found, SharedHistory)
+    return found
