@@ -229,7 +229,7 @@ def test_any_pulls_of_a_record_that_grows_give_the_same_entry(facts: list[Fact],
 
 
 def test_the_history_of_many_records_is_merged_soon() -> None:
-    """Of 2,000 entries of one name, a pull of 30 reads each once."""
+    """A pull reads each entry of a name once, and not again for each record."""
     for number in range(300):
         take_one = json.dumps({**START, "time": float(number)})
         folder = files.made_root() / "mnist" / str(number + 1)

@@ -261,13 +261,19 @@ def of_name(name: str) -> list[EntryFiles]:
     return [EntryFiles(folder / str(number)) for number in numbers if (folder / str(number) / "facts.jsonl").exists()]
 
 
-def make(name: str) -> EntryFiles:
-    """Return a new entry of a name, whose folder is empty."""
+def make(name: str, last: int = 0) -> EntryFiles:
+    """Return a new entry of a name, whose folder is empty.
+
+    Args:
+        name: the cluster's name.
+        last: the number that this process has just made: of thousands, the others need not be read again.
+    """
     folder = made_root() / name
     folder.mkdir(mode=0o700, exist_ok=True)
     while True:
-        numbers = [int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal()]
-        path = folder / str(max(numbers, default=0) + 1)
+        last = last or max((int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal()), default=0)
+        path = folder / str(last + 1)
+        last = 0
         with contextlib.suppress(FileExistsError):  # another command was quicker
             path.mkdir(mode=0o700)
             return EntryFiles(path)

@@ -102,6 +102,7 @@ class Merger:
     def __init__(self, claim: str, location: str) -> None:
         self._claim, self._location = claim, location
         self._known: dict[str, list[_Known]] = {}  # by the cluster's name
+        self._last: dict[str, int] = {}  # the number of the last new entry, by the cluster's name
         self._lock = contextlib.ExitStack()
 
     def __enter__(self) -> Merger:
@@ -130,7 +131,8 @@ class Merger:
         is_new = known is None
         if known is None:
             fold(facts, record.cluster, 1)
-            known = _Known(files.make(record.cluster))
+            known = _Known(files.make(record.cluster, self._last.get(record.cluster, 0)))
+            self._last[record.cluster] = known.files.number
             self._entries(record.cluster).append(known)
         name = {"kind": SHARED, "uid": record.uid, "claim": self._claim, "location": self._location}
         begin = [] if known.uid else [{**name, "time": time.time()}]

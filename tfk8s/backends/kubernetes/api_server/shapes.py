@@ -66,7 +66,8 @@ _POD = {
     "restartPolicy": str, "priorityClassName": str, "terminationGracePeriodSeconds": _integer,
     "tolerations": [{"key": str, "operator": str, "value": str, "effect": str}],
     "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_TERM]}}},
-    "volumes": [{"name!": str}], "schedulingGroup": {"podGroupName": str},
+    "volumes": [{"name!": str, "persistentVolumeClaim": {"claimName!": str}}],
+    "schedulingGroup": {"podGroupName": str}, "imagePullSecrets": [{"name": str}],
 }  # fmt: skip
 _SPEC = {
     **_POD, "template": {"metadata": _METADATA, "spec": _POD}, "replicas": _integer, "completions": _integer,

@@ -20,6 +20,7 @@ from tfk8s.backends.kubernetes.api_server.commands import Output, RemoteCommand
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pods import image_pull, pod_events, pod_status
 from tfk8s.backends.kubernetes.scripts.inside_containers import RUN
+from tfk8s.core import naming
 from tfk8s.core.history import records
 from tfk8s.core.history.records import RecordStream
 from tfk8s.core.history.shared import FOLDER
@@ -132,7 +133,7 @@ def _pod(client: Client, namespace: str, claim: str, image: str | None) -> Itera
     path = paths.pod(namespace, name)
     found = _listed(client, namespace)
     model = None if image else _newest_writer(found, claim)
-    chosen = image or (_own_container(model)["image"] if model else history_pod.DEFAULT_IMAGE)
+    chosen = image or (_image(model) if model else history_pod.DEFAULT_IMAGE)
     pull_secrets = model["spec"].get("imagePullSecrets", ()) if model else ()
     for left in filter(_is_left, found):  # by a command that was killed
         client.send("DELETE", paths.pod(namespace, left["metadata"]["name"]))
@@ -174,9 +175,9 @@ def _newest_writer(found: Iterable[Object], claim: str) -> Object | None:
     return max(writers, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
 
 
-def _own_container(pod: Object) -> Object:
-    containers: list[Object] = pod["spec"]["containers"]
-    return containers[0]
+def _image(pod: Object) -> str:
+    own = (one.get("image") for one in pod["spec"]["containers"] if one["name"] == naming.LIFETIME_CONTAINER)
+    return next(own, None) or history_pod.DEFAULT_IMAGE
 
 
 def _wait_for_start(client: Client, path: str, claim: str) -> None:

@@ -148,7 +148,8 @@ def test_users_who_may_not_read_claims_go_on(answers: Any) -> None:
 
 def writer(name: str, created: str, claim: str = "tfk8s-history") -> dict[str, Any]:
     spec = {
-        "containers": [{"image": name}], "imagePullSecrets": [{"name": "s"}],
+        "containers": [{"name": "proxy", "image": "sidecar"}, {"name": "lifetime", "image": name}],
+        "imagePullSecrets": [{"name": "s"}],
         "volumes": [{"name": "x"}, {"name": "h", "persistentVolumeClaim": {"claimName": claim}}],
     }  # fmt: skip
     labels = {"app.kubernetes.io/component": "cluster-lifetime"}
@@ -160,6 +161,7 @@ def writer(name: str, created: str, claim: str = "tfk8s-history") -> dict[str, A
     [
         (None, [], history_pod.DEFAULT_IMAGE),
         (None, [writer("new", "2026-02"), writer("old", "2026-01"), writer("other", "2026-03", "another")], "new"),
+        (None, [writer("", "2026-02")], history_pod.DEFAULT_IMAGE),
         ("mine", [writer("new", "2026-02")], "mine"),
     ],
 )
@@ -169,7 +171,7 @@ def test_the_image_is_that_of_the_newest_writer(answers: Any, image: Any, pods: 
     pull(server, image)
     (body,) = server.created
     assert body["spec"]["containers"][0]["image"] == chosen
-    assert body["spec"].get("imagePullSecrets", []) == ([{"name": "s"}] if chosen == "new" else [])
+    assert body["spec"].get("imagePullSecrets", []) == ([{"name": "s"}] if pods and image is None else [])
 
 
 def test_a_pod_that_a_killed_command_has_left_is_deleted_when_it_has_ended(answers: Any) -> None:
