@@ -227,7 +227,7 @@ def history(
 
     Args:
         name: only clusters of this name.
-        last: at most so many.
+        last: at most so many; of a claim, 30 by default.
         claim: the PersistentVolumeClaim with a shared history.
         shared: use the claim that the namespace names.
         context: the kubeconfig's context; None is its current one.

@@ -14,7 +14,11 @@ FOLDER = "/history"
 LIFETIME = 600  # seconds, after which Kubernetes ends the pod of a command that was killed
 DEFAULT_IMAGE = "tensorflow/tensorflow:2.21.0"  # which nodes have, and documentation names
 _REQUESTS = {"cpu": "10m", "memory": "32Mi"}
-_LIMITS = {"cpu": "1", "memory": "128Mi"}
+_LIMITS = {"cpu": "500m", "memory": "128Mi"}  # those of the pod that writes there
+ROOM_ADVICE = (
+    f"ask for room: the pod requests {_REQUESTS['cpu']} of a core and {_REQUESTS['memory']}, "
+    f"with limits of {_LIMITS['cpu']} and {_LIMITS['memory']}"
+)
 _WAIT = "import signal; signal.signal(signal.SIGTERM, lambda *_: exit()); signal.pause()"
 
 

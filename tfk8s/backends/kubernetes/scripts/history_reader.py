@@ -138,13 +138,26 @@ def _pod(client: Client, namespace: str, claim: str, image: str | None) -> Itera
     for left in filter(_is_left, found):  # by a command that was killed
         client.send("DELETE", paths.pod(namespace, left["metadata"]["name"]))
     try:
-        pod = history_pod.render(name, claim, chosen, pull_secrets)
-        client.send("POST", paths.collection("Pod", namespace), body=pod)
+        _create(client, namespace, history_pod.render(name, claim, chosen, pull_secrets))
         _wait_for_start(client, path, claim)
         yield name
     finally:
         with contextlib.suppress(ClusterError):
             client.send("DELETE", path, {"gracePeriodSeconds": 0})
+
+
+def _create(client: Client, namespace: str, pod: Object) -> None:
+    """Create the pod.
+
+    Raises:
+        ApiError: the API server refuses.
+    """
+    try:
+        client.send("POST", paths.collection("Pod", namespace), body=pod)
+    except ApiError as error:
+        if error.help or error.code != 403:
+            raise
+        raise ApiError(error.code, str(error), help=history_pod.ROOM_ADVICE) from error  # of a quota or a LimitRange
 
 
 def _listed(client: Client, namespace: str) -> list[Object]:

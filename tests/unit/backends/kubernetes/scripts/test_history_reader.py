@@ -33,6 +33,7 @@ class Server:
     """An API server with a claim, whose pods have a status."""
 
     context = "a"
+    refusal: ApiError | None = None
 
     def __init__(self, *statuses: dict[str, Any], claim: Any = True, pods: Any = (), events: Any = ()) -> None:
         self.statuses, self.claim, self.pods, self.events = list(statuses), claim, list(pods), list(events)
@@ -56,6 +57,8 @@ class Server:
     def send(self, method: str, path: str, query: Any = None, body: Any = None) -> Any:
         if method == "POST":
             self.created.append(body)
+            if self.refusal:
+                raise self.refusal
         else:
             self.deleted.append(path.rpartition("/")[2])
         return {}
@@ -80,7 +83,7 @@ def pull(server: Server, image: str | None = None) -> Pulled:
     try:
         return history_reader.pull(server, "team", "tfk8s-history", cluster=None, last=30, image=image)  # type: ignore[arg-type]
     finally:
-        assert server.deleted[-1:] == [body["metadata"]["name"] for body in server.created]
+        assert server.deleted[-1:] == [body["metadata"]["name"] for body in server.created[-1:]]
 
 
 def output(data: bytes) -> tuple[int, bytes]:
@@ -228,6 +231,20 @@ def test_a_pod_that_waits_for_long_says_why(status: Any, events: Any, reason: st
     with pytest.raises(WaitTimeout) as caught:
         pull(Server(status, events=events))
     assert str(caught.value) == f'waited 0.02 s for the pod that reads claim "tfk8s-history" to start{reason}'
+
+
+def test_a_quota_that_is_used_up_has_advice() -> None:
+    server = Server(RUNNING)
+    server.refusal = ApiError(403, "exceeded quota")
+    with pytest.raises(ApiError, match="exceeded quota") as caught:
+        pull(server)
+    assert caught.value.help == (
+        "ask for room: the pod requests 10m of a core and 32Mi, with limits of 500m and 128Mi"
+    )  # fmt: skip
+    server.refusal = ApiError(403, "no right", help="a Role")
+    with pytest.raises(ApiError, match="no right") as caught:
+        pull(server)
+    assert caught.value.help == "a Role"
 
 
 def test_ctrl_c_leaves_no_pod(monkeypatch: pytest.MonkeyPatch) -> None:
