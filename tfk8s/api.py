@@ -218,6 +218,7 @@ def history(
     *,
     claim: str | None = None,
     shared: bool = False,
+    image: str | None = None,
     context: str | None = None,
     namespace: str | None = None,
 ) -> list[Row]:
@@ -230,6 +231,7 @@ def history(
         last: at most so many; of a claim, 30 by default.
         claim: the PersistentVolumeClaim with a shared history.
         shared: use the claim that the namespace names.
+        image: of the pod that reads the claim; None is that of a cluster there.
         context: the kubeconfig's context; None is its current one.
         namespace: the claim's; None is the context's.
 
@@ -239,10 +241,9 @@ def history(
         WaitTimeout: the pod that reads the claim does not start in time.
     """
     found = feature("history")
-    if found.is_shared(claim, context or namespace, shared=shared):
-        pull_history(BackendOptions(False, context, namespace), claim, name=name, last=last)
-    rows: list[Row] = found.rows(name, last)
-    return rows
+    if found.is_shared(claim, context or namespace or image, shared=shared):
+        pull_history(BackendOptions(False, context, namespace), claim, name=name, last=last, image=image)
+    return list[Row](found.rows(name, last))
 
 
 def pull_history(options: BackendOptions, claim: str | None, **chosen: Any) -> Any:

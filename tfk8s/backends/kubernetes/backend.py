@@ -9,7 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import render
 from tfk8s.backends import suspended
-from tfk8s.backends.kubernetes import apply, claims, default_deny, events, parts, pod_refusals, rates, restart, status
+from tfk8s.backends.kubernetes import (
+    apply,
+    claims,
+    default_deny,
+    events,
+    parts,
+    pod_refusals,
+    rates,
+    restart,
+    shared_history,
+    status,
+)
 from tfk8s.backends.kubernetes.api_server import logs, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -184,6 +195,7 @@ class KubernetesBackend:
         served, namespace = self._client.require_version(), self._namespace_for(job_file)
         job_file = gangs.decided(self._client, namespace, job_file, served)
         archive = program_archives.pack(job_file)
+        job_file = shared_history.decided(self._client, namespace, job_file, lambda file: self._objects(file, archive))
         objects, secret = self._objects(job_file, archive), program_archives.secret(job_file.name, archive)
         lifetime.require_rights(self._client, namespace, objects)
         cluster_fit.require_room(self._client, namespace, job_file, objects)

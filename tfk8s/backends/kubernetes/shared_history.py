@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.workloads import lifetime, record_notes
 from tfk8s.core.job_file.mappings import SharedHistory
-from tfk8s.errors import Tfk8sError
+from tfk8s.core.spec import JobFile
+from tfk8s.errors import InvalidInput, Tfk8sError
 from tfk8s.log import log
+from tfk8s.render.pods import Object
 
 CONFIG_MAP = "tfk8s-history"
 KEY = "history.yaml"
+
+ObjectsOf = Callable[[JobFile], list[Object]]
 
 
 def read(client: Client, namespace: str) -> SharedHistory | None:
@@ -37,6 +45,27 @@ def find(client: Client, namespace: str) -> SharedHistory | None:
                 where = f"ConfigMap {CONFIG_MAP} of namespace {namespace}, {KEY}"
                 log.warning("the shared history in %s is left out: %s", where, error)
     return None
+
+
+def decided(client: Client, namespace: str, job_file: JobFile, objects_of: ObjectsOf) -> JobFile:
+    """Return a job file with the namespace's shared history, if the file names none.
+
+    What keeps the record from being made, such as a right that the user lacks, costs a warning, and no start.
+
+    Args:
+        objects_of: returns the objects of a job file.
+    """
+    if job_file.history is not None or (found := read(client, namespace)) is None:
+        return job_file
+    recorded = replace(job_file, history=found)
+    try:
+        record_notes.require_claim(client, namespace, recorded)
+        lifetime.require_rights(client, namespace, objects_of(recorded))
+    except (lifetime.MayNotLimit, InvalidInput) as error:
+        reason = error.reason if isinstance(error, lifetime.MayNotLimit) else error
+        log.warning("%s", f"the cluster has no record in the shared history of its namespace: {reason}")
+        return job_file
+    return recorded
 
 
 def _parse(data: bytes) -> SharedHistory:

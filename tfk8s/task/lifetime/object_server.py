@@ -29,7 +29,14 @@ class TokenRefused(ApiFailure):
     """The API server refuses the token: it has expired, or its ServiceAccount is gone."""
 
 
+class Forbidden(ApiFailure):
+    """The API server knows the ServiceAccount, which lacks the right, or has lost it."""
+
+
 FAILURES = (ApiFailure, OSError, http.client.HTTPException, ValueError)  # of a request
+
+
+_REFUSALS: Mapping[int, type[ApiFailure]] = {401: TokenRefused, 403: Forbidden}
 
 
 class Answer(NamedTuple):
@@ -140,6 +147,6 @@ class ObjectServer:
         if response.status == http.HTTPStatus.NOT_FOUND or (method, response.status) == ("DELETE", 409):
             return Answer(None, moment)
         if response.status >= http.HTTPStatus.BAD_REQUEST:
-            failure = TokenRefused if response.status == http.HTTPStatus.UNAUTHORIZED else ApiFailure
+            failure = _REFUSALS.get(response.status, ApiFailure)
             raise failure(f"{method} {path}: {answer.get('message', response.status)}")
         return Answer(answer, moment)

@@ -39,6 +39,9 @@ class RenewalClient:
 
     context, namespace = "test", "ns"
 
+    def find(self, path: str) -> None:
+        """Find nothing, such as a shared history of the namespace."""
+
     def __init__(self, *answers: Exception | None) -> None:
         self.answers, self.sent = list(answers), []  # type: ignore[var-annotated]
         self.annotations: dict[str, str] = {}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from job_files import job_file
 
+from tfk8s import render
 from tfk8s.backends.kubernetes import shared_history
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.core.job_file.mappings import SharedHistory
 from tfk8s.errors import ClusterError
 
@@ -79,3 +83,45 @@ def test_nonsense_is_one_warning(text: str, reason: str, caplog: pytest.LogCaptu
 def test_a_refusal_is_an_error_for_those_who_ask() -> None:
     with pytest.raises(ClusterError, match="no"):
         shared_history.find(Namespace(ClusterError("no")), "ns")  # type: ignore[arg-type]
+
+
+class Applied(Namespace):
+    """The same, which takes the objects of a cluster, or refuses them."""
+
+    def __init__(self, found: Any, claim: Any, refusal: ApiError | None) -> None:
+        super().__init__(found)
+        self.claim, self.refusal = claim, refusal
+
+    def find(self, path: str) -> Any:
+        return self.claim if "persistentvolumeclaims" in path else super().find(path)
+
+    def apply(self, path: str, item: Any, *, dry_run: bool) -> None:
+        assert dry_run
+        if self.refusal:
+            raise self.refusal
+
+
+@pytest.mark.parametrize(
+    ("claim", "refusal", "warning"),
+    [
+        ({}, None, ""),
+        (None, None, 'namespace "ns" has no claim "past" for the history'),
+        ({}, ApiError(403, "ada may not create roles"), "ada may not create roles"),
+    ],
+)
+def test_the_claim_of_the_namespace_costs_no_start(
+    claim: Any, refusal: ApiError | None, warning: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Applied(config_map("claim: past"), claim, refusal)
+    plain = job_file("demo", worker=1, image="tf:1")
+    found = shared_history.decided(server, "ns", plain, render.objects)  # type: ignore[arg-type]
+    assert found == (plain if warning else replace(plain, history=SharedHistory(claim="past")))
+    told = f"the cluster has no record in the shared history of its namespace: {warning}"
+    assert caplog.messages == ([told] if warning else [])
+
+
+def test_the_job_file_comes_before_the_namespace() -> None:
+    own = job_file("demo", worker=1, image="tf:1", history=SharedHistory(claim="own"))
+    server = Namespace(ClusterError("is not asked"))
+    assert shared_history.decided(server, "ns", own, render.objects) is own  # type: ignore[arg-type]
+    assert server.asked == []

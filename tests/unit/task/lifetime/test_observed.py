@@ -27,7 +27,7 @@ def pod(**status: Any) -> Pod:
                 {"name": "proxy"}, {"name": SERVER_CONTAINER, "env": [{"name": "TFK8S_JOB", "value": "My_ps"}]},
             ],
         },
-        "status": {"phase": "Running", "containerStatuses": [READY], **status},
+        "status": {"phase": "Running", "containerStatuses": [{**READY}], **status},
     }  # fmt: skip
 
 

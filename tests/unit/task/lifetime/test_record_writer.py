@@ -17,8 +17,9 @@ from tfk8s.core.history.facts import REMOVED, REMOVED_BY_OTHERS
 from tfk8s.core.history.shared import FOLDER, record_name, to_notes
 from tfk8s.core.lifetime import RemovableObject, removable_objects
 from tfk8s.polling import wait_until
+from tfk8s.sessions.pod import entrypoint
 from tfk8s.task.lifetime.object_server import Answer, ApiFailure, TokenRefused
-from tfk8s.task.lifetime.record.record_writer import RecordWriter
+from tfk8s.task.lifetime.record.record_writer import MARK, RecordWriter
 
 OBJECTS = removable_objects("demo", ["My_ps"], ["worker"])
 UID = "936a4aea-3460-487c-acd5-2d70b56c3030"
@@ -125,6 +126,21 @@ def test_logs_of_restarts_follow_each_other(cluster: RecordedCluster) -> None:
     cluster.pods[0]["status"]["containerStatuses"][0] |= {"restartCount": 1}
     writer.look()
     assert [line.split(" ", 1)[1] for line in cluster.kept_log("My_ps-2")] == ["0 one", "0 two", "1 three"]
+
+
+def test_log_of_a_script_has_no_marks(cluster: RecordedCluster) -> None:
+    assert entrypoint.MARK.decode() == MARK
+    script = pod(**ended(0, phase="Succeeded"))
+    script["metadata"]["labels"] = {"batch.kubernetes.io/job-name": "demo-script-4e9c21"}
+    texts = ["said", f"{MARK}tfk8s: step 4/4 (100%)", f"{MARK}{MARK}tfk8s: exit code 0"]
+    cluster.pods = [script]
+    cluster.logs = {"demo-my-ps-1234-2": [f"2026-11-28T05:30:0{number}Z {text}" for number, text in enumerate(texts)]}
+    cluster.writer().look()
+    assert [line.split(" ", 1)[1] for line in cluster.kept_log("script-4e9c21")] == [
+        "0 said",
+        "0 tfk8s: step 4/4 (100%)",
+    ]
+    assert cluster.facts("script")[0]["progress"] == "4/4 (100%)"
 
 
 def test_without_logs_the_progress_stays(cluster: RecordedCluster) -> None:

@@ -33,6 +33,7 @@ START_TIMEOUT = 60.0
 _PULL_TIMEOUT = 300.0  # for a node that starts, or pulls the image
 _TIMEOUT = 60.0  # without a word from the pod; the first comes when all records are listed
 _BLOCK = 1 << 16  # bytes of one message
+_OWN_ROWS = 200  # of the own history, which may name an image
 _FAILURES = ("Image", "CreateContainer", "RunContainer")
 _IMAGE_ADVICE = "--image IMAGE names an image with Python 3 that the nodes can pull"
 
@@ -46,7 +47,7 @@ def pull(client: Client, namespace: str, claim: str, *, cluster: str | None, las
         claim: the claim.
         cluster: only records of clusters of this name; None for all.
         last: the number of records.
-        image: of the pod; None is that of a cluster that writes to the claim.
+        image: of the pod; None is that of a cluster that writes to the claim, else of this user's last one there.
 
     Raises:
         InvalidInput: there is no such claim.
@@ -133,7 +134,7 @@ def _pod(client: Client, namespace: str, claim: str, image: str | None) -> Itera
     path = paths.pod(namespace, name)
     found = _listed(client, namespace)
     model = None if image else _newest_writer(found, claim)
-    chosen = image or (_image(model) if model else history_pod.DEFAULT_IMAGE)
+    chosen = image or (_image(model) if model else _own_image(claims.location(client, namespace)))
     pull_secrets = model["spec"].get("imagePullSecrets", ()) if model else ()
     for left in filter(_is_left, found):  # by a command that was killed
         client.send("DELETE", paths.pod(namespace, left["metadata"]["name"]))
@@ -191,6 +192,12 @@ def _newest_writer(found: Iterable[Object], claim: str) -> Object | None:
 def _image(pod: Object) -> str:
     own = (one.get("image") for one in pod["spec"]["containers"] if one["name"] == naming.LIFETIME_CONTAINER)
     return next(own, None) or history_pod.DEFAULT_IMAGE
+
+
+def _own_image(location: str) -> str:
+    """Return the image of this user's newest cluster at a place, which the nodes there may still have."""
+    images = (row.image.partition(", ")[0] for row in index.rows(None, _OWN_ROWS) if row.location == location)
+    return next(filter(None, images), history_pod.DEFAULT_IMAGE)
 
 
 def _wait_for_start(client: Client, path: str, claim: str) -> None:

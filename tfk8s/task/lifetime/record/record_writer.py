@@ -17,11 +17,12 @@ from tfk8s.core.history.facts import REMOVED_BY_OTHERS, Fact
 from tfk8s.core.history.shared import MOUNT_PATH, WITH_LOGS, of_notes
 from tfk8s.core.lifetime import RemovableObject
 from tfk8s.core.progress import latest
-from tfk8s.task.lifetime.object_server import FAILURES, ApiFailure, ObjectServer, TokenRefused
+from tfk8s.task.lifetime.object_server import FAILURES, ApiFailure, Forbidden, ObjectServer, TokenRefused
 from tfk8s.task.lifetime.record import observed
 from tfk8s.task.lifetime.record.observed import ObservedPod
 from tfk8s.task.lifetime.record.record_files import RecordFiles
 
+MARK = "\x1e"  # `sessions.pod.entrypoint.MARK`: before errors of a script; twice, before what is not the script's
 _INTERVAL = 10.0  # seconds between two looks
 _TASKS_INTERVAL = 30.0  # of ten thousand tasks, the fact has 1.5 MB
 _EVENTS_INTERVAL = 60.0  # the events of a namespace may be many
@@ -231,8 +232,11 @@ class RecordWriter:
             content = self._server.log(pod.name, pod.container, _LOG_PART | since | of_run)
         except ApiFailure:
             return []
-        pairs = (line.partition(" ") for line in content.decode(errors="replace").splitlines())
-        return [(moment, text) for moment, _, text in pairs if moment > last]
+        pairs = (line.partition(" ") for line in content.decode(errors="replace").split("\n"))
+        return [
+            (moment, text.removeprefix(MARK)) for moment, _, text in pairs
+            if moment > last and not text.startswith(MARK + MARK)
+        ]  # fmt: skip
 
     def _take_events(self, files: RecordFiles) -> None:
         tasks = {pod.name: pod.task or pod.log for pod in self._pods.values()}
@@ -246,7 +250,7 @@ class RecordWriter:
         """Return why the cluster ends, if its objects are being removed by somebody else's command; else ""."""
         try:
             body = self._server.get(self._config_map).body
-        except TokenRefused:  # the ServiceAccount is gone
+        except (TokenRefused, Forbidden):  # the ServiceAccount is gone, or its Role
             return REMOVED_BY_OTHERS
         return REMOVED_BY_OTHERS if body is None or "deletionTimestamp" in body["metadata"] else ""
 
