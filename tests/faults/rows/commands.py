@@ -163,7 +163,10 @@ def two_ups(environment: KubeEnvironment) -> Ended:
 
 
 def up_against_down(environment: KubeEnvironment) -> Ended:
-    up = up_waits(environment)
+    environment.remove()
+    environment.quota(pods=1)  # on a busy machine, a slow task may be ready before `down` has started
+    up = environment.start("up", environment.job_file)
+    up.until_says('quota "small"')
     down = environment.start("down", NAME)
     assert down.end(PATIENCE).code == 0, down.err
     up.fault = down.fault
