@@ -235,10 +235,11 @@ def test_forbidden_is_retried_after_a_broken_connection(server: ApiServer) -> No
 
 
 def test_forbidden_is_an_error_at_once(server: ApiServer) -> None:
-    server.faults[3] = refuses(403)
+    server.faults[1] = refuses(403)  # the shared history of the namespace, without which the cluster starts
+    server.faults[4] = refuses(403)
     with pytest.raises(ApiError):
         backend().apply(JOB_FILE)
-    assert len(server.requests) == 4
+    assert len(server.requests) == 5
 
 
 def test_an_unknown_cluster_differs_from_a_silent_api_server(server: ApiServer) -> None:

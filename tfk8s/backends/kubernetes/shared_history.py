@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.workloads import lifetime, record_notes
 from tfk8s.core.job_file.mappings import SharedHistory
 from tfk8s.core.spec import JobFile
-from tfk8s.errors import InvalidInput, Tfk8sError
+from tfk8s.errors import InvalidInput
 from tfk8s.log import log
 from tfk8s.render.pods import Object
 
@@ -24,11 +25,16 @@ def read(client: Client, namespace: str) -> SharedHistory | None:
     """Return the shared history of a namespace; None if nobody has named one, or if this user may not see the name.
 
     Of a name that can't be read there is one warning: no start of a cluster fails for it.
+
+    Raises:
+        Tfk8sError: the API server does not answer, or refuses this user altogether.
     """
     try:
         return find(client, namespace)
-    except Tfk8sError:  # such as of a user who may not read ConfigMaps
-        return None
+    except ApiError as error:
+        if error.code != 403:
+            raise
+    return None
 
 
 def find(client: Client, namespace: str) -> SharedHistory | None:

@@ -48,7 +48,7 @@ def test_a_config_map_names_the_claim(text: str, logs: bool) -> None:
 
 @pytest.mark.parametrize(
     "found",
-    [None, {}, {"data": None}, {"data": {"other": "1"}}, {"data": {"history.yaml": 5}}, ClusterError("no")],
+    [None, {}, {"data": None}, {"data": {"other": "1"}}, {"data": {"history.yaml": 5}}, ApiError(403, "no")],
 )
 def test_nobody_names_a_claim(found: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert read(found) is None
