@@ -204,7 +204,7 @@ def _limits(cluster: ClusterStatus) -> str:
     if cluster.limits_problem:
         limits = [name for name, limit in cluster.limits._asdict().items() if limit is not None]
         limits = list(dict.fromkeys("idle" if name == "suspend" else name for name in limits))
-        names = limits or ["drain: idle"]  # the same Job keeps both
+        names = limits or ["drain: idle or the shared history"]  # the same Job keeps them
         return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not kept: {cluster.limits_problem}"
     if cluster.removed_at is not None and cluster.removed_at <= time.time():
         return f"tfk8s has not removed the cluster yet: max_duration ended at {moment(cluster.removed_at)}"

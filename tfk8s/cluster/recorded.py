@@ -115,7 +115,8 @@ class _Command:
                 self._token = writing.begin_command(
                     self._entry, self._verb, self._words, self._folder, moment=self._moment
                 )
-                self._history.share(self._name)
+                if self._verb != "up":  # which is short: after a write, an API server's lists take 40 ms longer
+                    self._history.share(self._name)
 
     def end(self, end: VerbEnd, hidden: Sequence[str], *, exists: bool) -> None:
         """Add the end to the cluster's entry; `exists` says that there is a cluster, perhaps another user's."""

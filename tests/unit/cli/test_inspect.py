@@ -149,7 +149,7 @@ def test_status_says_when_the_cluster_is_suspended_and_removed(
         (Limits(300, 1800), "", "tfk8s has not removed the cluster yet: max_duration ended at 2023-11-14T22:18:20Z"),
         (Limits(300, None), "Job a has no pod: why", "max_duration is not kept: Job a has no pod: why"),
         (Limits(None, None, 900), "Job a has no pod: why", "lease is not kept: Job a has no pod: why"),
-        (Limits(None, None), "Job a has no pod: why", "drain: idle is not kept: Job a has no pod: why"),
+        (Limits(None, None), "Job a: why", "drain: idle or the shared history is not kept: Job a: why"),
         (Limits(None, 60, None, 30), "Job a has no pod: why", "idle is not kept: Job a has no pod: why"),
         (Limits(3600, 60), "Job a has no pod: why", "max_duration and idle are not kept: Job a has no pod: why"),
     ],
