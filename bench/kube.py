@@ -42,6 +42,19 @@ jobs:
   ps: {{cpu: 200m, memory: 1Gi}}
   worker: {{tasks: 2, cpu: 200m, memory: 1Gi}}
 """
+ONE = f"""\
+apiVersion: tfk8s.dev/v1
+name: {{name}}
+image: {IMAGE}
+max_duration: 8h
+jobs: {{{{worker: {{{{cpu: 100m, memory: 1Gi}}}}}}}}
+"""
+CLAIM = """\
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: past}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+"""
 TIMEOUT = "--timeout=120s"
 IDLE_TIMEOUT = 20
 MAX_IDLE_SHARE = 0.2  # of all processors
@@ -164,6 +177,23 @@ def submits(namespace: str, folder: Path) -> Iterator[Comparison]:
     tfk8s("down", "--namespace", namespace, "four")
 
 
+def records(namespace: str, folder: Path) -> Iterator[Comparison]:
+    """Measure an `up` that changes nothing, of a cluster with a record in a shared history and of one with a limit."""
+    (folder / "claim.yaml").write_text(CLAIM)
+    call("kubectl", "--namespace", namespace, "apply", "-f", folder / "claim.yaml")
+    ways = {}
+    for name, more in (("recorded", "history: {claim: past, logs: true}\n"), ("limited", "")):
+        path = folder / f"{name}.yaml"
+        path.write_text(ONE.format(name=name) + more)
+        up = (*TFK8S, "up", "--namespace", namespace, path)
+        call(*up)
+        ways[name] = functools.partial(idle_seconds, up)
+    figures = take_turns(ways, 7)
+    yield compare("`up` without a change, with a record", "with a limit", "s", figures["recorded"], figures["limited"])
+    for name in ways:
+        tfk8s("down", "--namespace", namespace, name)
+
+
 def idle_seconds(words: Sequence[str | Path]) -> float:
     """Return the seconds that a command takes, once the machine is idle."""
     wait_until_idle()
@@ -200,7 +230,7 @@ def comparisons() -> Iterator[Comparison | str]:
         (folder / "script.py").write_text(SCRIPT)
         ways = {way: functools.partial(live, namespace, way(namespace, folder)) for way in (by_tfk8s, by_kubectl)}
         lives = take_turns(ways, TURNS)
-        submitted = list(submits(namespace, folder))
+        submitted = [*submits(namespace, folder), *records(namespace, folder)]
     for part, what, against, bound in (
         ("start", "`up` until the last of 4 servers listens", "`kubectl apply`", 3.5),
         ("rest", "from then until `up` returns", "`kubectl wait`", 0.5),
