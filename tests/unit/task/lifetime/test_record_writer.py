@@ -128,6 +128,21 @@ def test_logs_of_restarts_follow_each_other(cluster: RecordedCluster) -> None:
     assert [line.split(" ", 1)[1] for line in cluster.kept_log("My_ps-2")] == ["0 one", "0 two", "1 three"]
 
 
+def test_a_look_reads_a_few_of_many_logs_and_the_last_look_all(cluster: RecordedCluster) -> None:
+    for number in range(100):
+        made = pod()
+        made["metadata"] |= {"name": f"a-{number}", "labels": {"apps.kubernetes.io/pod-index": str(number)}}
+        cluster.pods.append(made)
+        cluster.logs[f"a-{number}"] = ["2026-11-28T05:30:01Z one"]
+    writer = cluster.writer()
+    writer.look()
+    assert len(list((cluster.path / "logs").iterdir())) == 32
+    writer.look()
+    assert len(list((cluster.path / "logs").iterdir())) == 64
+    writer.end()
+    assert len(list((cluster.path / "logs").iterdir())) == 100
+
+
 def test_log_of_a_script_has_no_marks(cluster: RecordedCluster) -> None:
     assert entrypoint.MARK.decode() == MARK
     script = pod(**ended(0, phase="Succeeded"))

@@ -27,6 +27,7 @@ _INTERVAL = 10.0  # seconds between two looks
 _TASKS_INTERVAL = 30.0  # of ten thousand tasks, the fact has 1.5 MB
 _EVENTS_INTERVAL = 60.0  # the events of a namespace may be many
 LAST_LOOK = 20.0  # seconds for the last look: kubelet waits for 30 s before it kills the pod
+_LAST_LOGS = 10.0  # seconds of that for logs: the end comes after them
 _MAX_LOGS = 32  # read in one look; the next look goes on
 _LOG_PART = {"timestamps": "true", "tailLines": 10_000, "limitBytes": 4 << 20}
 _NOTHING = {"cpu": 0.0, "memory": 0.0, "gpus": 0}
@@ -201,10 +202,13 @@ class RecordWriter:
             self._told, self._next_tasks = told, self._clock() + _TASKS_INTERVAL
 
     def _read_logs(self, files: RecordFiles, pods: Mapping[str, ObservedPod]) -> None:
-        """Read what is new in a few logs, those that were read least recently."""
+        """Read what is new in a few logs, those that were read least recently; in the last look, in all of them."""
         order = {name: place for place, name in enumerate(self._log_ends, 1)}
         readable = sorted((name for name, pod in pods.items() if pod.runs), key=lambda name: order.get(name, 0))
-        for name in readable[:_MAX_LOGS]:
+        is_last, begin = self._stopped.is_set(), time.monotonic()
+        for name in readable if is_last else readable[:_MAX_LOGS]:
+            if is_last and time.monotonic() - begin > _LAST_LOGS:
+                break
             self._read_log(files, name, pods[name])
 
     def _read_log(self, files: RecordFiles, name: str, pod: ObservedPod) -> None:
