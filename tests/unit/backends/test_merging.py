@@ -111,6 +111,14 @@ def test_the_record_of_the_own_commands_is_the_own_entry() -> None:
     assert len(files.of_name("mnist")) == 2
 
 
+@pytest.mark.parametrize(("begin", "is_new"), [(60.0, False), (140.0, False), (300.0, True)])
+def test_a_record_that_has_no_commands_yet_is_that_of_the_own_up(begin: float, is_new: bool) -> None:
+    own_entry()
+    assert take(record({**START, "time": begin})) == [is_new]
+    assert take(record({**START, "time": begin}, END, mark="n")) == [False]
+    assert len(files.of_name("mnist")) == 1 + is_new
+
+
 def test_the_end_that_somebody_saw_replaces_a_guess() -> None:
     entry = own_entry()
     ours = entry.facts()

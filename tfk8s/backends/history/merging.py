@@ -1,14 +1,15 @@
 """Takes the records of a shared history into this user's own.
 
 An entry knows its record by a fact of the kind "shared". An entry of this user's own commands is that of a record which
-has the same commands. A kill at any point loses nothing: the mark of a record is written last, and what has no mark is
-asked for again.
+has the same commands, or which began at the same place at the same time. A kill at any point loses nothing: the mark of
+a record is written last, and what has no mark is asked for again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -25,6 +26,7 @@ from tfk8s.core.history.shared import parse_record_name
 
 _LOCK = "merging.lock"
 LOCK_TIMEOUT = 60.0
+_CLOCKS = 60.0  # seconds between the clocks of this machine and of the API server
 
 
 @dataclass(slots=True)
@@ -56,6 +58,8 @@ class _Known:
         uid, mark: those of its record; "" if unknown.
         facts, commands: keys of its facts, and of those that tell a start or a command.
         end: its end, if there is one: True if somebody saw the end.
+        location: the place of its cluster.
+        begin: the time of its first start, in seconds since the epoch.
     """
 
     files: EntryFiles
@@ -65,6 +69,8 @@ class _Known:
     facts: set[str] = field(default_factory=set)
     commands: set[str] = field(default_factory=set)
     end: bool | None = None
+    location: str = ""
+    begin: float = math.inf
 
     def note(self, fact: Fact) -> None:
         """Note a fact that the entry has."""
@@ -75,6 +81,17 @@ class _Known:
             self.end = self.end or fact.get("lost") is not True
         elif command := _command(fact):
             self.commands.add(command)
+            if fact["kind"] == "start":
+                self.location = self.location or text(fact, "location")
+                self.begin = min(self.begin, fact["time"])
+
+    def began_with(self, location: str, begin: float) -> bool:
+        """Return whether this user made the cluster of a record, which this entry does not know yet.
+
+        The pod that writes a record takes the commands some seconds later.
+        """
+        is_own = not self.is_from_claim and not self.uid and self.location == location
+        return is_own and abs(self.begin - begin) < _CLOCKS
 
     def missing(self, facts: Iterable[Fact]) -> Iterator[Fact]:
         """Yield those of a record's facts that the entry lacks. An end that somebody saw replaces one that nobody saw.
@@ -148,8 +165,11 @@ class Merger:
         """Return the entry of a record; None without one."""
         known = self._entries(cluster)
         commands = set(filter(None, map(_command, facts)))
+        begin = min((fact["time"] for fact in facts if fact["kind"] == "start"), default=math.inf)
         same = (one for one in reversed(known) if not one.uid and not commands.isdisjoint(one.commands))
-        return next((one for one in known if one.uid == uid), None) or next(same, None)
+        made = (one for one in known if one.began_with(self._location, begin))
+        found = next((one for one in known if one.uid == uid), None) or next(same, None)
+        return found or min(made, key=lambda one: abs(one.begin - begin), default=None)
 
     def _entries(self, cluster: str) -> list[_Known]:
         if cluster not in self._known:
