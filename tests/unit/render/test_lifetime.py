@@ -15,6 +15,7 @@ from tfk8s.core.storage.volumes import Volume
 from tfk8s.jobfile.loader import loads
 from tfk8s.render import lifetime, manifests, pods
 from tfk8s.render.pods import Object
+from tfk8s.task.lifetime.record import record_writer
 
 
 def of(**settings: object) -> list[Object]:
@@ -147,6 +148,7 @@ def test_a_shared_history_alone_makes_the_job(logs: bool, value: str) -> None:
     spec = job(objects)["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert {"name": "TFK8S_HISTORY", "value": value} in container["env"]
+    assert spec["terminationGracePeriodSeconds"] > record_writer.LAST_LOOK
     assert {"name": "history", "persistentVolumeClaim": {"claimName": "past"}} in spec["volumes"]
     assert "history" in [mount["name"] for mount in container["volumeMounts"]]
     (role,) = (item for item in objects if item["kind"] == "Role")
