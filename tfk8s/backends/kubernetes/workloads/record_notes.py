@@ -18,13 +18,14 @@ from tfk8s.core import naming
 from tfk8s.core.history.facts import REMOVED, Fact, is_time
 from tfk8s.core.history.shared import surplus_notes, to_notes
 from tfk8s.core.spec import JobFile
-from tfk8s.errors import InvalidInput, Tfk8sError
+from tfk8s.errors import InvalidInput, Tfk8sError, WaitTimeout
 from tfk8s.log import log
 from tfk8s.polling import wait_until
 from tfk8s.render import manifests
 from tfk8s.render.lifetime import COMPONENT
 from tfk8s.render.pods import Object
 
+_BEGIN_TIMEOUT = 10.0
 _END_TIMEOUT = 35.0  # of the pod that writes: kubelet kills it after 30 s
 
 
@@ -76,19 +77,27 @@ class RecordNotes:
         """
         self.leave(name, [{"kind": "end", "time": time.time(), "reason": REMOVED, "lost": False}])
         namespace, own = self._namespace_of(name), [job for job in jobs if lifetime.is_lifetime(job)]
-        query = paths.labelled({**manifests.selector(name), manifests.COMPONENT: COMPONENT})
         try:
+            with contextlib.suppress(WaitTimeout):  # a signal would end a pod that has just started without a word
+                wait_until(lambda: all(map(self._has_begun, self._running(name))), "the pod to begin", _BEGIN_TIMEOUT)
             for job in own:
                 self._client.send("DELETE", paths.path(job, namespace), {"propagationPolicy": "Background"})
-            wait_until(
-                lambda: not any(
-                    pod["status"].get("phase") == "Running"
-                    for pod in self._client.get(paths.collection("Pod", namespace), query)["items"]
-                ),
-                "the shared history to be written", _END_TIMEOUT, announce=True,
-            )  # fmt: skip
+            wait_until(lambda: not self._running(name), "the shared history to be written", _END_TIMEOUT, announce=True)
         except (Tfk8sError, KeyboardInterrupt) as error:  # Ctrl-C ends the wait, and not the removal
             log.warning("%s", f'the shared history may lack the end of cluster "{name}": {str(error) or "interrupted"}')
+
+    def _running(self, name: str) -> list[Object]:
+        """Return the pods of the cluster's own Job that run."""
+        query = paths.labelled({**manifests.selector(name), manifests.COMPONENT: COMPONENT})
+        pods = self._client.get(paths.collection("Pod", self._namespace_of(name)), query)["items"]
+        return [pod for pod in pods if pod["status"].get("phase") == "Running"]
+
+    def _has_begun(self, pod: Object) -> bool:
+        """Return whether the program in a pod has said its first line, after which it heeds signals."""
+        try:
+            return bool(self._client.text(containers.log_path(pod), {"limitBytes": 100}))
+        except ApiError as error:
+            return error.code == 403  # nobody can tell
 
     def _annotate(self, name: str, notes: Mapping[str, str | None]) -> Mapping[str, str]:
         """Change annotations of the ServiceAccount; return all of them."""

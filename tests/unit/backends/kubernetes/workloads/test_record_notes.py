@@ -29,6 +29,7 @@ class NoteServer:
         self.annotations: dict[str, str] = {"another": "one"}
         self.phases, self.sent = list(phases), list[str]()
         self.error: BaseException | None = None
+        self.texts = ["", "keeping"]  # of the pod's log, one after the other
         self.claim: dict[str, Any] | None = {}
 
     def send(self, method: str, path: str, query: object, change: Any = None, content_type: str = "") -> object:
@@ -42,7 +43,13 @@ class NoteServer:
 
     def get(self, path: str, query: object) -> object:
         phase = self.phases.pop(0) if self.phases else None
-        return {"items": [{"metadata": {"name": "a"}, "status": {"phase": phase}}] if phase else []}
+        spec = {"containers": [{"name": "lifetime"}]}
+        pod = {"metadata": {"name": "a", "namespace": "ns"}, "spec": spec, "status": {"phase": phase}}
+        return {"items": [pod] if phase else []}
+
+    def text(self, path: str, query: object) -> str:
+        self.sent.append(f"GET {path.rpartition('/')[2]}")
+        return self.texts.pop(0)
 
     def find(self, path: str) -> object:
         if self.error:
@@ -104,11 +111,12 @@ def test_a_user_without_the_right_works_without_notes() -> None:
 
 
 def test_the_end_waits_for_the_pod_that_writes() -> None:
-    server = NoteServer("Running", "Running", "Succeeded")
+    server = NoteServer("Running", "Running", "Running", "Running", "Succeeded")
     notes(server).end("demo", jobs())
     assert [fact["reason"] for fact in of_notes(server.annotations)] == [REMOVED]
     assert server.phases == []
-    assert server.sent == ["PATCH demo-lifetime", f"DELETE {jobs()[0]['metadata']['name']}"]
+    logs = ["GET log?container=lifetime"] * 2  # a signal before the first line would end the pod without a word
+    assert server.sent == ["PATCH demo-lifetime", *logs, f"DELETE {jobs()[0]['metadata']['name']}"]
 
 
 @pytest.mark.parametrize(("error", "words"), [(FORBIDDEN, "no"), (KeyboardInterrupt(), "interrupted")])
