@@ -169,7 +169,7 @@ def test_limits_are_refused_before_anything_is_made_where_the_user_may_make_no_r
     become(EDITOR)
     error = refused(tfk8s, "up", str(files / "two.yaml"))
     assert str(error) == (
-        "max_duration, idle and drain: idle need a Job that may remove the cluster, and you can't create it: "
+        "max_duration, idle, drain: idle and history need a Job that may remove the cluster, and you can't create it: "
         f'"system:serviceaccount:{team}:editor" may not patch roles.rbac.authorization.k8s.io in namespace "{team}"'
     )
     assert "--role=tfk8s-user" in error.help

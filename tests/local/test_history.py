@@ -125,7 +125,11 @@ def test_an_entry_survives_the_kill_of_its_up(folder: Path, delay: float) -> Non
 
 def test_a_killed_command_has_no_end_and_a_run_the_code_of_its_programs(folder: Path) -> None:
     run = start_tfk8s("run", "--local", write(folder, "gone"), cwd=folder)
-    wait_until(lambda: "begins" in " ".join(path.read_text() for path in _logs("gone")), "the programs to write", 60)
+    wait_until(
+        lambda: all(path.exists() and "begins" in path.read_text() for path in _logs("gone")),
+        "the programs to write",
+        60,
+    )
     assert files.find("gone", 1).read().row.state == OPEN
     run.kill()
     run.communicate(timeout=60)
@@ -138,7 +142,7 @@ def test_a_killed_command_has_no_end_and_a_run_the_code_of_its_programs(folder: 
 
 
 def _logs(name: str) -> list[Path]:
-    return list(files.root().glob(f"{name}/1/live/logs/*.log"))
+    return [files.root() / name / "1" / "live" / "logs" / f"worker-{index}.log" for index in range(2)]
 
 
 def test_the_error_for_a_cluster_that_is_gone_names_its_entry(folder: Path) -> None:

@@ -119,6 +119,22 @@ def test_a_record_that_has_no_commands_yet_is_that_of_the_own_up(begin: float, i
     assert len(files.of_name("mnist")) == 1 + is_new
 
 
+def test_a_log_of_several_looks_is_whole_but_for_what_is_torn() -> None:
+    first, second, torn = (gzip.compress(f"2026 0 {word}\n".encode()) for word in ("one", "two", "three"))
+    made = dataclasses.replace(record(START), logs={"worker-0": first + second + torn[:5]})
+    take(made)
+    (entry,) = files.of_name("mnist")
+    assert [text for _, _, text in entry.log("worker-0")] == ["one", "two"]
+
+
+def test_a_command_that_was_cut_on_its_way_changes_nothing() -> None:
+    entry = own_entry()
+    whole = next(fact for fact in entry.facts() if fact["kind"] == "verb")
+    before = entry.read().verbs
+    take(record(START, {**whole, "words": []}))
+    assert entry.read().verbs == before
+
+
 def test_the_end_that_somebody_saw_replaces_a_guess() -> None:
     entry = own_entry()
     ours = entry.facts()

@@ -220,7 +220,12 @@ def _set_time(entry: EntryFiles, moment: float) -> None:
 
 
 def _key(fact: Fact) -> str:
-    """Return a text that is the same for the same fact: locations have the names of contexts, which differ."""
+    """Return a text that is the same for the same fact: locations have the names of contexts, which differ.
+
+    The fact of a command may be cut on its way into the record.
+    """
+    if fact.get("kind") in ("verb", "verb_end") and (token := text(fact, "token")):
+        return f"{fact['kind']} {token}"
     return json.dumps({name: value for name, value in fact.items() if name != "location"}, sort_keys=True)
 
 

@@ -39,7 +39,7 @@ EndRecord = Callable[[str, Sequence[Object]], None]
 
 def apply(
     client: Client, namespace: str, name: str, objects: Sequence[Object], secret: Object | None = None, *,
-    dry_run: bool = False,
+    keeps_record: bool = False, dry_run: bool = False,
 ) -> Plan:  # fmt: skip
     """Apply the objects, and delete the cluster's other objects; return the changes.
 
@@ -51,6 +51,7 @@ def apply(
         name: the cluster's.
         objects: the cluster's objects, in order.
         secret: the Secret with the folder of the programs' scripts.
+        keeps_record: leave the Job that writes the cluster's record, if no other Job keeps its limits.
         dry_run: change nothing.
 
     A suspended cluster is resumed, which is no change.
@@ -62,6 +63,8 @@ def apply(
     """
     before = [gangs.living(client, namespace, client.find(paths.path(item, namespace))) for item in objects]
     obsolete = ownership.obsolete(client, namespace, name, objects)
+    if keeps_record and not any(map(lifetime.is_lifetime, objects)):
+        obsolete = [item for item in obsolete if not lifetime.is_part(item, name)]
     wish = suspension.read([*filter(None, before), *obsolete])
     before = [item and suspension.awake(item, wish) for item in before]
     for item, existing in zip(objects, before, strict=True):

@@ -195,7 +195,9 @@ class KubernetesBackend:
         served, namespace = self._client.require_version(), self._namespace_for(job_file)
         job_file = gangs.decided(self._client, namespace, job_file, served)
         archive = program_archives.pack(job_file)
-        job_file = shared_history.decided(self._client, namespace, job_file, lambda file: self._objects(file, archive))
+        job_file, keeps_record = shared_history.decided(
+            self._client, namespace, job_file, lambda file: self._objects(file, archive)
+        )
         objects, secret = self._objects(job_file, archive), program_archives.secret(job_file.name, archive)
         lifetime.require_rights(self._client, namespace, objects)
         cluster_fit.require_room(self._client, namespace, job_file, objects)
@@ -209,7 +211,9 @@ class KubernetesBackend:
             if not dry_run and any((job_file.pod, *(job.pod for job in job_file.jobs))):
                 # The API server may refuse what users write below `pod`. Then nothing is to be changed.
                 apply.apply(self._client, namespace, job_file.name, objects, dry_run=True)
-            return apply.apply(self._client, namespace, job_file.name, objects, secret, dry_run=dry_run)
+            return apply.apply(
+                self._client, namespace, job_file.name, objects, secret, keeps_record=keeps_record, dry_run=dry_run
+            )
         except ApiError as error:
             raise pod_refusals.in_words_of(job_file, error, objects) from error
 

@@ -21,24 +21,8 @@ KEY = "history.yaml"
 ObjectsOf = Callable[[JobFile], list[Object]]
 
 
-def read(client: Client, namespace: str) -> SharedHistory | None:
-    """Return the shared history of a namespace; None if nobody has named one, or if this user may not see the name.
-
-    Of a name that can't be read there is one warning: no start of a cluster fails for it.
-
-    Raises:
-        Tfk8sError: the API server does not answer, or refuses this user altogether.
-    """
-    try:
-        return find(client, namespace)
-    except ApiError as error:
-        if error.code != 403:
-            raise
-    return None
-
-
 def find(client: Client, namespace: str) -> SharedHistory | None:
-    """Return the same.
+    """Return the shared history of a namespace; None if nobody has named one. Of nonsense there is one warning.
 
     Raises:
         Tfk8sError: the API server refuses, or does not answer.
@@ -53,25 +37,39 @@ def find(client: Client, namespace: str) -> SharedHistory | None:
     return None
 
 
-def decided(client: Client, namespace: str, job_file: JobFile, objects_of: ObjectsOf) -> JobFile:
+def decided(client: Client, namespace: str, job_file: JobFile, objects_of: ObjectsOf) -> tuple[JobFile, bool]:
     """Return a job file with the namespace's shared history, if the file names none.
 
     What keeps the record from being made, such as a right that the user lacks, costs a warning, and no start.
 
     Args:
         objects_of: returns the objects of a job file.
+
+    Returns:
+        Also whether a record that another user keeps of the cluster stays: this user can't tell, or can't make one.
+
+    Raises:
+        Tfk8sError: the API server does not answer, or refuses this user altogether.
     """
-    if job_file.history is not None or (found := read(client, namespace)) is None:
-        return job_file
+    if job_file.history is not None:
+        return job_file, False
+    try:
+        found = find(client, namespace)
+    except ApiError as error:
+        if error.code != 403:
+            raise
+        return job_file, True
+    if found is None:
+        return job_file, False
     recorded = replace(job_file, history=found)
     try:
         record_notes.require_claim(client, namespace, recorded)
         lifetime.require_rights(client, namespace, objects_of(recorded))
     except (lifetime.MayNotLimit, InvalidInput) as error:
         reason = error.reason if isinstance(error, lifetime.MayNotLimit) else error
-        log.warning("%s", f"the cluster has no record in the shared history of its namespace: {reason}")
-        return job_file
-    return recorded
+        log.warning("%s", f"you can't keep a record in the shared history of the namespace: {reason}")
+        return job_file, True
+    return recorded, False
 
 
 def _parse(data: bytes) -> SharedHistory:

@@ -149,18 +149,23 @@ def _with_contents(record: SharedRecord, contents: dict[str, bytes]) -> SharedRe
 
 
 def unpack(packed: bytes, most: int) -> bytes:
-    """Return what gzip has compressed.
+    """Return what gzip has compressed, in one member or several; without what a kill has torn at the end.
 
     Raises:
-        ValueError: it is damaged, or has more than `most` bytes.
+        ValueError: it is damaged from its begin, or has more than `most` bytes.
     """
-    unpacker = zlib.decompressobj(wbits=31)
-    try:
-        content = unpacker.decompress(packed, most + 1)
-    except zlib.error:
-        raise ValueError("is damaged") from None
-    if len(content) > most:
-        raise ValueError(f"has more than {most:,} bytes")
+    content = b""
+    while packed:
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            content += unpacker.decompress(packed, most + 1 - len(content))
+        except zlib.error:
+            if not content:
+                raise ValueError("is damaged") from None
+            break
+        if len(content) > most:
+            raise ValueError(f"has more than {most:,} bytes")
+        packed = unpacker.unused_data
     return content
 
 

@@ -16,7 +16,7 @@ from tfk8s.core.lifetime import RemovableObject
 _AUTHORITY = "/var/run/secrets/tfk8s/ca.crt"
 _TOKEN = "/var/run/secrets/tfk8s/token"  # noqa: S105 - kubelet writes and renews it
 _REQUEST_TIMEOUT = 10.0
-_PAGE = 250  # objects of a list: the pod has little memory
+_PAGE = 50  # objects of a list: a pod may have 30 kB, and this pod has little memory
 _MAX_ANSWER = 32 << 20  # bytes
 _CONTENT_TYPES = {"PATCH": "application/merge-patch+json"}
 
@@ -101,6 +101,7 @@ class ObjectServer:
             body = self._answer("GET", path, *self._request("GET", path, None)).body or {}
             yield from body.get("items") or ()
             token = body.get("metadata", {}).get("continue")
+            del body  # before the next page is there
             if not token:
                 return
             more = {"continue": token}

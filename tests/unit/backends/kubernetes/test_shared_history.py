@@ -29,7 +29,7 @@ class Namespace:
 
 
 def read(found: Any) -> SharedHistory | None:
-    return shared_history.read(Namespace(found), "ns")  # type: ignore[arg-type]
+    return shared_history.find(Namespace(found), "ns")  # type: ignore[arg-type]
 
 
 def config_map(text: str) -> dict[str, Any]:
@@ -41,14 +41,14 @@ def config_map(text: str) -> dict[str, Any]:
 )
 def test_a_config_map_names_the_claim(text: str, logs: bool) -> None:
     namespace = Namespace(config_map(text))
-    found = shared_history.read(namespace, "ns")  # type: ignore[arg-type]
+    found = shared_history.find(namespace, "ns")  # type: ignore[arg-type]
     assert found == SharedHistory(claim="tfk8s-history", logs=logs)
     assert namespace.asked == ["/api/v1/namespaces/ns/configmaps/tfk8s-history"]
 
 
 @pytest.mark.parametrize(
     "found",
-    [None, {}, {"data": None}, {"data": {"other": "1"}}, {"data": {"history.yaml": 5}}, ApiError(403, "no")],
+    [None, {}, {"data": None}, {"data": {"other": "1"}}, {"data": {"history.yaml": 5}}],
 )
 def test_nobody_names_a_claim(found: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert read(found) is None
@@ -115,13 +115,21 @@ def test_the_claim_of_the_namespace_costs_no_start(
     server = Applied(config_map("claim: past"), claim, refusal)
     plain = job_file("demo", worker=1, image="tf:1")
     found = shared_history.decided(server, "ns", plain, render.objects)  # type: ignore[arg-type]
-    assert found == (plain if warning else replace(plain, history=SharedHistory(claim="past")))
-    told = f"the cluster has no record in the shared history of its namespace: {warning}"
+    recorded = replace(plain, history=SharedHistory(claim="past"))
+    assert found == ((plain, True) if warning else (recorded, False))
+    told = f"you can't keep a record in the shared history of the namespace: {warning}"
     assert caplog.messages == ([told] if warning else [])
 
 
 def test_the_job_file_comes_before_the_namespace() -> None:
     own = job_file("demo", worker=1, image="tf:1", history=SharedHistory(claim="own"))
     server = Namespace(ClusterError("is not asked"))
-    assert shared_history.decided(server, "ns", own, render.objects) is own  # type: ignore[arg-type]
+    assert shared_history.decided(server, "ns", own, render.objects) == (own, False)  # type: ignore[arg-type]
     assert server.asked == []
+
+
+@pytest.mark.parametrize(("answer", "stays"), [(None, False), (ApiError(403, "no"), True)])
+def test_a_record_that_another_user_keeps_stays_where_this_user_can_not_tell(answer: Any, stays: bool) -> None:
+    plain = job_file("demo", worker=1, image="tf:1")
+    found = shared_history.decided(Namespace(answer), "ns", plain, render.objects)  # type: ignore[arg-type]
+    assert found == (plain, stays)

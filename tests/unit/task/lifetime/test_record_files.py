@@ -6,6 +6,7 @@ import gzip
 import os
 import tempfile
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def test_what_kills_have_torn_costs_no_other_fact(torn: list[int]) -> None:
             with path.open("ab") as file:
                 file.write(b'{"kind": "verb", "time": 1.0, "verb": "lost"}'[:left])
         record(volume).add(fact(99))
-        assert record(volume).facts() == [*whole, fact(99)]
+        assert list(record(volume).facts()) == [*whole, fact(99)]
 
 
 @given(st.integers(1, 40))
@@ -107,6 +108,29 @@ def test_what_others_put_in_the_place_of_a_file_is_not_written(tmp_path: Path, k
     with pytest.raises(OSError, match=r".+"):
         files.add(fact(1), is_last=True)
     assert victim.read_text() == ""
+
+
+def test_a_folder_in_the_place_of_a_log_costs_no_descriptor(tmp_path: Path) -> None:
+    files = record(tmp_path)
+    (tmp_path / FOLDER / NAME / "logs" / "worker-1.gz").mkdir()
+    before = len([*Path("/proc/self/fd").iterdir()])
+    for _ in range(5):
+        with pytest.raises(OSError, match="no regular file"):
+            files.resume_log("worker-1")
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+def test_giant_lines_of_others_are_not_kept_in_memory(tmp_path: Path) -> None:
+    files = record(tmp_path)
+    files.add(fact(1))
+    with (tmp_path / FOLDER / NAME / "facts.jsonl").open("a") as file:
+        file.write("[" * (2 << 20) + "\n")
+    files.add(fact(2))
+    tracemalloc.start()
+    assert [one["time"] for one in files.facts()] == [1.0, 2.0]
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 16 << 20
 
 
 def test_records_that_are_too_old_or_too_many_are_removed(tmp_path: Path) -> None:

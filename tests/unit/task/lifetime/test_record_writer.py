@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from tests.unit.task.lifetime.test_observed import ended, pod, program
 from tfk8s.core.history.entry import fold
-from tfk8s.core.history.facts import REMOVED, REMOVED_BY_OTHERS
+from tfk8s.core.history.facts import LOST_RIGHTS, REMOVED, REMOVED_BY_OTHERS
 from tfk8s.core.history.shared import FOLDER, record_name, to_notes
 from tfk8s.core.lifetime import RemovableObject, removable_objects
 from tfk8s.polling import wait_until
@@ -40,6 +41,7 @@ class RecordedCluster:
         self.events: list[dict[str, Any]] = []
         self.logs: dict[str, list[str]] = {}
         self.is_token_refused = False
+        self.silent, self.cut = set[str](), b""  # pods whose node does not answer; the begin of a line
 
     def get(self, item: RemovableObject) -> Answer:
         if self.is_token_refused:
@@ -59,7 +61,9 @@ class RecordedCluster:
         if key not in self.logs:
             raise ApiFailure("there is no log")
         since = options.get("sinceTime", "")
-        return "".join(f"{line}\n" for line in self.logs[key] if line[:19] >= since[:19]).encode()
+        if key in self.silent:
+            raise TimeoutError("timed out")
+        return "".join(f"{line}\n" for line in self.logs[key] if line[:19] >= since[:19]).encode() + self.cut
 
     def writer(self, *, with_logs: bool = True) -> RecordWriter:
         """Return a writer, as each pod of the Job has one."""
@@ -79,7 +83,8 @@ class RecordedCluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> RecordedCluster:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RecordedCluster:
+    monkeypatch.setattr("tfk8s.task.lifetime.record.record_writer.GONE_TIMEOUT", 0.0)
     return RecordedCluster(tmp_path)
 
 
@@ -143,6 +148,68 @@ def test_a_look_reads_a_few_of_many_logs_and_the_last_look_all(cluster: Recorded
     assert len(list((cluster.path / "logs").iterdir())) == 100
 
 
+def test_a_node_that_does_not_answer_costs_its_own_logs_alone(cluster: RecordedCluster) -> None:
+    script = pod(**ended(0, phase="Succeeded"))
+    script["metadata"] = {
+        **script["metadata"],
+        "name": "s",
+        "labels": {"batch.kubernetes.io/job-name": "a-script-4e9c21"},
+    }
+    other = pod()
+    other["metadata"] = {**other["metadata"], "name": "o", "labels": {"apps.kubernetes.io/pod-index": "1"}}
+    cluster.pods, cluster.silent = [pod(), other, script], {"demo-my-ps-1234-2"}
+    cluster.logs = {name: ["2026-11-28T05:30:01Z one"] for name in ("demo-my-ps-1234-2", "o", "s")}
+    writer = cluster.writer()
+    writer.look()
+    assert len(cluster.facts("tasks")) == len(cluster.facts("script")) == 1
+    assert len(cluster.kept_log("My_ps-1")) == 1
+    cluster.silent = set()
+    writer.look()
+    assert len(cluster.kept_log("My_ps-2")) == 1
+
+
+def test_a_line_that_the_limit_has_cut_comes_with_the_next_look(cluster: RecordedCluster) -> None:
+    cluster.pods, cluster.cut = [pod()], b"2026-11-28T05"
+    cluster.logs = {"demo-my-ps-1234-2": ["2026-11-28T05:30:01.5+02:00 one"]}
+    writer = cluster.writer()
+    writer.look()
+    cluster.logs["demo-my-ps-1234-2"].append("2026-11-28T05:35:01.5+02:00 two")
+    writer.look()
+    assert [line.split(" ", 1)[1] for line in cluster.kept_log("My_ps-2")] == ["0 one", "0 two"]
+
+
+def test_an_end_that_a_down_has_told_long_ago_is_none(cluster: RecordedCluster) -> None:
+    cluster.notes = to_notes([{"kind": "end", "time": CREATED, "reason": REMOVED}])
+    writer = cluster.writer()
+    cluster.now += 86400
+    writer.end()
+    assert cluster.facts("end") == []
+
+
+def test_a_record_that_somebody_has_removed_begins_again(cluster: RecordedCluster) -> None:
+    writer = cluster.writer()
+    writer.look()
+    shutil.rmtree(cluster.path)
+    cluster.pods = [pod()]
+    writer.start()
+    wait_until(lambda: (cluster.path / "facts.jsonl").exists() and cluster.facts("tasks"), "the record", 30)
+    writer.end()
+
+
+def test_a_change_each_second_does_not_fill_the_record_in_a_day(cluster: RecordedCluster) -> None:
+    cluster.pods = [program()]
+    writer = cluster.writer(with_logs=False)
+    for number in range(8640):
+        cluster.logs = {
+            "demo-my-ps-1234-2": [
+                f"2026-11-28T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}Z tfk8s: step {number}"
+            ]
+        }
+        writer.look()
+        cluster.now += 10
+    assert len(cluster.facts("tasks")) < 400
+
+
 def test_log_of_a_script_has_no_marks(cluster: RecordedCluster) -> None:
     assert entrypoint.MARK.decode() == MARK
     script = pod(**ended(0, phase="Succeeded"))
@@ -195,7 +262,7 @@ def test_end_that_a_command_tells_comes_after_the_last_of_the_tasks(cluster: Rec
     cluster.pods[0]["status"]["containerStatuses"][0] |= {"ready": False}
     writer.end()
     assert [fact["kind"] for fact in cluster.facts()][-2:] == ["tasks", "end"]
-    assert cluster.facts("end") == [{"kind": "end", "time": CREATED + 3, "reason": REMOVED, "lost": False}]
+    assert cluster.facts("end") == [{"kind": "end", "time": CREATED + 1, "reason": REMOVED, "lost": False}]
     writer.end()
     assert len(cluster.facts("end")) == 1
 
@@ -211,8 +278,9 @@ def test_end_by_others(cluster: RecordedCluster, way: str) -> None:
         cluster.config_map["metadata"]["deletionTimestamp"] = "2026-11-28T05:40:00Z"
     cluster.is_token_refused = way == "token refused"
     writer.end()
-    reasons = [fact["reason"] for fact in cluster.facts("end")]
-    assert reasons == ([] if way == "only this pod" else [REMOVED_BY_OTHERS])
+    ends = [(fact["reason"], fact["lost"]) for fact in cluster.facts("end")]
+    known = {"only this pod": [], "token refused": [(LOST_RIGHTS, True)]}
+    assert ends == known.get(way, [(REMOVED_BY_OTHERS, False)])
 
 
 def test_suspension_by_the_limit_ends_the_requests(cluster: RecordedCluster) -> None:

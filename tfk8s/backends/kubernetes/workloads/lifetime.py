@@ -30,9 +30,9 @@ class MayNotLimit(ApiError):
     def __init__(self, refusal: ApiError) -> None:
         super().__init__(
             403,
-            "max_duration, idle and drain: idle need a Job that may remove the cluster, and you can't create "
+            "max_duration, idle, drain: idle and history need a Job that may remove the cluster, and you can't create "
             f"it: {refusal}",
-            help=f"{refusal.help}; or remove max_duration, idle and drain from the job file",
+            help=f"{refusal.help}; or remove max_duration, idle, drain and history from the job file",
         )
         self.reason = str(refusal)
 
@@ -59,6 +59,11 @@ def require_rights(client: Client, namespace: str, objects: Sequence[Object]) ->
 def is_lifetime(item: Object) -> bool:
     """Return whether an object belongs to the Job that removes a cluster."""
     return bool(item["metadata"].get("labels", {}).get(manifests.COMPONENT) == COMPONENT)
+
+
+def is_part(item: Object, cluster: str) -> bool:
+    """Return whether an object is the cluster's own Job, or one of its rights, which may lack the labels."""
+    return is_lifetime(item) or item["metadata"]["name"] == naming.lifetime(cluster)
 
 
 def is_ended(item: Object) -> bool:

@@ -54,20 +54,24 @@ class RecordNotes:
         """Return whether a cluster has a record, as far as this process has seen the cluster."""
         return self._recorded.get(name, False)
 
-    def leave(self, name: str, facts: Iterable[Fact]) -> None:
-        """Leave those facts that have come since this process began. A user may lack the right to do so."""
+    def leave(self, name: str, facts: Iterable[Fact]) -> bool:
+        """Leave those facts that have come since this process began; return whether they are all left.
+
+        A user may lack the right to do so.
+        """
         notes = to_notes(fact for fact in facts if is_time(fact.get("time")) and fact["time"] >= self._begin)
         fresh = {key: note for key, note in notes.items() if key not in self._left}
         if not fresh:
-            return
+            return True
         try:
             surplus = surplus_notes(self._annotate(name, fresh))
             if surplus:
                 self._annotate(name, dict.fromkeys(surplus))
         except Tfk8sError as error:
             log.debug("the shared history lacks a command: %s", error)
-        else:
-            self._left |= fresh.keys()
+            return False
+        self._left |= fresh.keys()
+        return True
 
     def end(self, name: str, jobs: Sequence[Object]) -> None:
         """End the record of a cluster that is going to be removed, and wait until the record is written.
@@ -75,7 +79,8 @@ class RecordNotes:
         Args:
             jobs: the cluster's. That of the limits is deleted, and its pod writes what it knows.
         """
-        self.leave(name, [{"kind": "end", "time": time.time(), "reason": REMOVED, "lost": False}])
+        if not self.leave(name, [{"kind": "end", "time": time.time(), "reason": REMOVED, "lost": False}]):
+            return  # the pod sees the end of the other objects
         namespace, own = self._namespace_of(name), [job for job in jobs if lifetime.is_lifetime(job)]
         try:
             with contextlib.suppress(WaitTimeout):  # a signal would end a pod that has just started without a word

@@ -16,7 +16,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tfk8s.core.history import facts
 from tfk8s.core.history.shared import EVENTS, FACTS, FOLDER, LOGS, parse_record_name, record_name
@@ -24,8 +24,10 @@ from tfk8s.core.history.shared import EVENTS, FACTS, FOLDER, LOGS, parse_record_
 MAX_LOG = 1 << 20  # bytes of a log that are kept, the last ones
 MAX_AGE = 180 * 86400.0  # seconds
 MAX_RECORDS = 10_000
-_MAX_FACTS = 2 << 20  # bytes; the last facts are written even so
+_MAX_TASKS, _MAX_FACTS = 1 << 20, 3 << 20  # bytes, up to which tasks and other facts are written; the last ones even so
+_LONGEST = 64 << 10  # bytes of a fact that is read again: those of commands are shorter
 _MAX_EVENTS = 1 << 20
+_MAX_READ = 8 << 20
 _CHUNK = 1 << 16
 _ALL_WRITE = 0o1777  # as /tmp: pods of several users keep their records there
 
@@ -63,12 +65,12 @@ class RecordFiles:
             is_last: the fact is written even so.
         """
         path = self._path / FACTS
-        if is_last or _size(path) < _MAX_FACTS:
+        if is_last or _size(path) < (_MAX_TASKS if fact["kind"] == "tasks" else _MAX_FACTS):
             _append_line(path, fact)
 
-    def facts(self) -> list[facts.Fact]:
-        """Return the facts, without torn lines; OSError if the volume can't be read."""
-        return [fact for line in _read(self._path / FACTS) if (fact := facts.parse(line))]
+    def facts(self) -> Iterator[facts.Fact]:
+        """Yield the facts but the longest, without torn lines; OSError if the volume can't be read."""
+        return (fact for line in _read(self._path / FACTS) if len(line) < _LONGEST and (fact := facts.parse(line)))
 
     def add_events(self, events: Iterable[dict[str, Any]]) -> None:
         """Append events. Of too many, the older half goes."""
@@ -76,7 +78,7 @@ class RecordFiles:
         for event in events:
             _append_line(path, event)
         if _size(path) > _MAX_EVENTS:
-            kept = [line for line in _read(path) if line]
+            kept = [line.rstrip(b"\n") for line in _read(path)]
             _replace(path, b"".join(line + b"\n" for line in kept[len(kept) // 2 :]))
 
     def add_log(self, name: str, lines: Sequence[bytes]) -> None:
@@ -90,7 +92,7 @@ class RecordFiles:
             return
         path, content = self._path / LOGS / f"{name}.gz", _tail((line + b"\n" for line in lines), MAX_LOG)
         size = self._sizes.get(name, MAX_LOG if path.exists() else 0) + len(content)
-        if size > 2 * MAX_LOG:
+        if size > 2 * MAX_LOG or _size(path) > MAX_LOG:  # short members are longer than what they have
             content = _tail([_read_log(path)[0], content], MAX_LOG)
             _replace(path, gzip.compress(content))
             size = len(content)
@@ -144,22 +146,21 @@ def _write(path: Path, flags: int, content: bytes) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}-{time.time_ns()}.new")
     with contextlib.suppress(FileNotFoundError):
         unfinished.unlink()
     _write(unfinished, os.O_EXCL, content)
     unfinished.replace(path)
 
 
-def _open(path: Path) -> Any:
+def _open(path: Path) -> BinaryIO:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    file = open(descriptor, "rb")  # noqa: SIM115 - the caller closes the file
     try:
         _require_file(descriptor, path)
-    except OSError:
-        file.close()
+        return open(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
         raise
-    return file
 
 
 def _require_file(descriptor: int, path: Path) -> None:
@@ -167,13 +168,16 @@ def _require_file(descriptor: int, path: Path) -> None:
         raise OSError(f"{path.name} is no regular file")
 
 
-def _read(path: Path) -> list[bytes]:
+def _read(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, whatever others have written there: no line is kept that is too long to be a fact."""
     try:
         with _open(path) as file:
-            content: bytes = file.read(8 * _MAX_FACTS)
+            left = _MAX_READ
+            while left > 0 and (line := file.readline(facts.MAX_LINE)):
+                left -= len(line)
+                yield line
     except FileNotFoundError:
-        return []
-    return content.split(b"\n")
+        return
 
 
 def _read_log(path: Path) -> tuple[bytes, bool]:

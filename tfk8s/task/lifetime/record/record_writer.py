@@ -6,6 +6,7 @@ A volume that hangs, or is full, keeps no limit from being reached. Standard lib
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from tfk8s.core.history import facts
-from tfk8s.core.history.facts import REMOVED_BY_OTHERS, Fact
+from tfk8s.core.history.facts import LOST_RIGHTS, REMOVED_BY_OTHERS, Fact
 from tfk8s.core.history.shared import MOUNT_PATH, WITH_LOGS, of_notes
 from tfk8s.core.lifetime import RemovableObject
 from tfk8s.core.progress import latest
-from tfk8s.task.lifetime.object_server import FAILURES, ApiFailure, Forbidden, ObjectServer, TokenRefused
+from tfk8s.task.lifetime.object_server import FAILURES, Forbidden, ObjectServer, TokenRefused
 from tfk8s.task.lifetime.record import observed
 from tfk8s.task.lifetime.record.observed import ObservedPod
 from tfk8s.task.lifetime.record.record_files import RecordFiles
@@ -25,12 +26,16 @@ from tfk8s.task.lifetime.record.record_files import RecordFiles
 MARK = "\x1e"  # `sessions.pod.entrypoint.MARK`: before errors of a script; twice, before what is not the script's
 _INTERVAL = 10.0  # seconds between two looks
 _TASKS_INTERVAL = 30.0  # of ten thousand tasks, the fact has 1.5 MB
+_TASKS_SHARE = 50  # of a cluster's age: a change of progress each second must not fill the record in a day
+_END_NOTE = 600.0
+GONE_TIMEOUT = 8.0  # for the ConfigMap to go, after the signal of a removal that nobody has told
 _EVENTS_INTERVAL = 60.0  # the events of a namespace may be many
 LAST_LOOK = 20.0  # seconds for the last look: kubelet waits for 30 s before it kills the pod
 _LAST_LOGS = 10.0  # seconds of that for logs: the end comes after them
 _MAX_LOGS = 32  # read in one look; the next look goes on
 _LOG_PART = {"timestamps": "true", "tailLines": 10_000, "limitBytes": 4 << 20}
 _NOTHING = {"cpu": 0.0, "memory": 0.0, "gpus": 0}
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)")
 _INSTANCE = "app.kubernetes.io/instance"
 
 
@@ -55,8 +60,10 @@ class RecordWriter:
         self._config_map = next(item for item in objects if item.resource == "configmaps")
         self._account = next(item for item in objects if item.resource == "serviceaccounts")
         self._files: RecordFiles | None = None
-        self._known: set[str] = set()  # facts of commands, as JSON
+        self._known: set[int] = set()  # facts of commands
+        self._created = 0.0
         self._pods: dict[str, ObservedPod] = {}  # by the names of their logs, also those that are gone
+        self._ended_scripts: set[str] = set()
         self._told: Any = None
         self._events: dict[str, int] = {}
         self._next_events = self._next_tasks = 0.0
@@ -99,7 +106,10 @@ class RecordWriter:
         try:
             self.look()
         finally:
-            self._add_end(reason or self._why_gone())
+            if reason:
+                self._add_end(reason)
+            elif not self._ended:
+                self._end_if_gone()
 
     def _try(self, write: Callable[[], None]) -> None:
         """Write, and say when failures begin and end. No failure ends the thread: a bug's has a name, too."""
@@ -107,6 +117,8 @@ class RecordWriter:
             write()
             problem = ""
         except Exception as error:
+            if isinstance(error, FileNotFoundError):  # somebody has removed the record's folder
+                self._files = None
             problem = str(error) if isinstance(error, FAILURES) else f"{type(error).__name__}: {error}"
         if problem != self._problem:
             self._say(f"error: the history is not written: {problem}" if problem else "the history is written again")
@@ -131,7 +143,7 @@ class RecordWriter:
             self._take_events(files)
             self._next_events = self._clock() + _EVENTS_INTERVAL
         if end and self._stopped.is_set():  # till then, the tasks may write
-            self._add_end(facts.text(end, "reason"), end["time"])
+            self._add_end(facts.text(end, "reason"))
 
     def _open(self) -> RecordFiles | None:
         """Begin the record, or go on with that of an earlier pod; None if the cluster is gone."""
@@ -141,18 +153,17 @@ class RecordWriter:
         metadata = body["metadata"]
         files = RecordFiles(self._volume, self._config_map.name, metadata["uid"])
         files.make()
-        written = files.facts()
-        if not written:
+        self._created = observed.seconds(metadata["creationTimestamp"])
+        self._known = {hash(json.dumps(fact, sort_keys=True)) for fact in files.facts()}
+        if not self._known:
             files.add(
                 {
-                    "kind": "start", "time": observed.seconds(metadata["creationTimestamp"]), "who": "",
+                    "kind": "start", "time": self._created, "who": "",
                     "location": f"namespace {metadata['namespace']}", "job_file": {}, "digest": "", "image": "",
                     "requests": {},
                 }
             )  # fmt: skip
             files.prune()
-        self._known = {_identity(fact) for fact in written}
-        self._ended = any(fact["kind"] == "end" for fact in written if "kind" in fact)
         self._files = files
         return files
 
@@ -161,9 +172,9 @@ class RecordWriter:
         body = self._server.get(self._account).body or {}
         end = None
         for fact in of_notes(body.get("metadata", {}).get("annotations") or {}):
-            if fact["kind"] == "end":
-                end = fact
-            elif (identity := _identity(fact)) not in self._known:
+            if fact["kind"] == "end":  # an old one is of a `down` that did not do its work
+                end = fact if self._clock() - fact["time"] < _END_NOTE else None
+            elif (identity := hash(json.dumps(fact, sort_keys=True))) not in self._known:
                 files.add(fact)
                 self._known.add(identity)
         return end
@@ -171,19 +182,16 @@ class RecordWriter:
     def _look_at_pods(self, files: RecordFiles) -> None:
         found = self._server.items("pods", f"{_INSTANCE}={self._config_map.name}")
         pods = observed.newest(filter(None, map(observed.observe, found)))
-        ended = {name for name, pod in pods.items() if pod.exit_code is not None}
-        fresh = [pods[name] for name in sorted(ended) if not pods[name].task and not self._has_ended(name)]
-        self._pods |= pods
+        ended = sorted(name for name, pod in pods.items() if pod.exit_code is not None and not pod.task)
         self._read_logs(files, pods)
-        for script in fresh:
+        for script in (pods[name] for name in ended if name not in self._ended_scripts):
             files.add(
                 {"kind": "script", "time": self._clock(), "command": script.log, "exit_code": script.exit_code,
                  "reason": script.reason, "progress": self._progress.get(script.log, "")}
             )  # fmt: skip
+            self._ended_scripts.add(script.log)
+        self._pods |= pods
         self._tell_tasks(files)
-
-    def _has_ended(self, name: str) -> bool:
-        return name in self._pods and self._pods[name].exit_code is not None
 
     def _tell_tasks(self, files: RecordFiles) -> None:
         """Write the tasks as they are, if they have changed. Tasks without a pod stay as they were."""
@@ -199,7 +207,8 @@ class RecordWriter:
         is_due = self._stopped.is_set() or self._clock() >= self._next_tasks
         if tasks and told != self._told and is_due:
             files.add({"kind": "tasks", "time": self._clock(), **told}, is_last=self._stopped.is_set())
-            self._told, self._next_tasks = told, self._clock() + _TASKS_INTERVAL
+            self._told = told
+            self._next_tasks = self._clock() + max(_TASKS_INTERVAL, (self._clock() - self._created) / _TASKS_SHARE)
 
     def _read_logs(self, files: RecordFiles, pods: Mapping[str, ObservedPod]) -> None:
         """Read what is new in a few logs, those that were read least recently; in the last look, in all of them."""
@@ -207,18 +216,22 @@ class RecordWriter:
         readable = sorted((name for name, pod in pods.items() if pod.runs), key=lambda name: order.get(name, 0))
         is_last, begin = self._stopped.is_set(), time.monotonic()
         for name in readable if is_last else readable[:_MAX_LOGS]:
-            if is_last and time.monotonic() - begin > _LAST_LOGS:
+            if time.monotonic() - begin > _LAST_LOGS or self._stopped.is_set() is not is_last:
                 break
             self._read_log(files, name, pods[name])
 
     def _read_log(self, files: RecordFiles, name: str, pod: ObservedPod) -> None:
         if name not in self._log_ends:  # an earlier pod may have written
             self._log_ends[name] = (files.resume_log(name) if self._with_logs else "", pod.restarts)
-        last, run = self._log_ends.pop(name)
-        if run < pod.restarts:
-            last = self._keep_lines(files, name, run, last, self._lines(pod, last, previous=True))
-        last = self._keep_lines(files, name, pod.restarts, last, self._lines(pod, last))
-        self._log_ends[name] = last, pod.restarts
+        last, run = self._log_ends[name]
+        try:
+            if run < pod.restarts:
+                last = self._keep_lines(files, name, run, last, self._lines(pod, last, previous=True))
+                run = pod.restarts
+            last = self._keep_lines(files, name, run, last, self._lines(pod, last))
+        finally:  # the next look begins with others, also if this node does not answer
+            del self._log_ends[name]
+            self._log_ends[name] = last, run
 
     def _keep_lines(self, files: RecordFiles, name: str, run: int, last: str, lines: Sequence[tuple[str, str]]) -> str:
         """Keep lines of a log, and the progress in them; return the time of the last line."""
@@ -230,16 +243,18 @@ class RecordWriter:
 
     def _lines(self, pod: ObservedPod, last: str, *, previous: bool = False) -> list[tuple[str, str]]:
         """Return the lines of a log after a time, each with kubelet's time of it; none if there is no log."""
-        since = {"sinceTime": f"{last[:19]}Z"} if last else {}
+        moment = _MOMENT.fullmatch(last)
+        since = {"sinceTime": f"{moment[1]}{moment[2]}"} if moment else {}
         of_run = {"previous": "true"} if previous else {}
         try:
             content = self._server.log(pod.name, pod.container, _LOG_PART | since | of_run)
-        except ApiFailure:
+        except FAILURES:  # there is no log, or the node does not answer
             return []
-        pairs = (line.partition(" ") for line in content.decode(errors="replace").split("\n"))
+        whole = content.decode(errors="replace").split("\n")[:-1]  # `limitBytes` may cut the last line
+        pairs = (line.partition(" ") for line in whole)
         return [
             (moment, text.removeprefix(MARK)) for moment, _, text in pairs
-            if moment > last and not text.startswith(MARK + MARK)
+            if moment > last and not text.startswith(MARK + MARK) and _MOMENT.fullmatch(moment)
         ]  # fmt: skip
 
     def _take_events(self, files: RecordFiles) -> None:
@@ -250,18 +265,25 @@ class RecordWriter:
         files.add_events(sorted(fresh, key=lambda event: float(event["time"])))
         self._events |= {event["id"]: event["count"] for event in fresh}
 
-    def _why_gone(self) -> str:
-        """Return why the cluster ends, if its objects are being removed by somebody else's command; else ""."""
+    def _end_if_gone(self) -> None:
+        """Write the end if somebody else removes the cluster. Without the rights to see that, the end is a guess."""
+        begin = time.monotonic()
+        while (is_gone := self._is_gone()) is False and time.monotonic() - begin < GONE_TIMEOUT:
+            threading.Event().wait(1)
+        if is_gone is not False:
+            self._add_end(REMOVED_BY_OTHERS if is_gone else LOST_RIGHTS, is_lost=not is_gone)
+
+    def _is_gone(self) -> bool | None:
+        """Return whether the cluster is gone, or is being removed; None if this pod may not see that any more."""
         try:
             body = self._server.get(self._config_map).body
-        except (TokenRefused, Forbidden):  # the ServiceAccount is gone, or its Role
-            return REMOVED_BY_OTHERS
-        return REMOVED_BY_OTHERS if body is None or "deletionTimestamp" in body["metadata"] else ""
+        except (TokenRefused, Forbidden):
+            return None
+        return body is None or "deletionTimestamp" in body["metadata"]
 
-    def _add_end(self, reason: str, moment: float | None = None) -> None:
-        if reason and self._files and not self._ended:
-            moment = self._clock() if moment is None else moment
-            self._files.add({"kind": "end", "time": moment, "reason": reason, "lost": False}, is_last=True)
+    def _add_end(self, reason: str, *, is_lost: bool = False) -> None:
+        if self._files and not self._ended:
+            self._files.add({"kind": "end", "time": self._clock(), "reason": reason, "lost": is_lost}, is_last=True)
             self._ended = True
 
 
@@ -271,10 +293,6 @@ def of_environment(
 ) -> RecordWriter:  # fmt: skip
     """Return the writer that the variables of the Job's pod ask for."""
     return RecordWriter(server, objects, Path(MOUNT_PATH), environment["TFK8S_HISTORY"] == WITH_LOGS, say)
-
-
-def _identity(fact: Fact) -> str:
-    return json.dumps(fact, sort_keys=True)
 
 
 def _in_order(pair: tuple[str, ObservedPod]) -> tuple[str, int]:

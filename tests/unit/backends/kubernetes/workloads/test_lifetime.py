@@ -87,10 +87,10 @@ def test_nothing_is_created_where_the_user_may_not_create_the_job_and_its_rights
         store.up(idle=60, dry_run=dry_run)
     assert store.objects == {}
     assert str(caught.value) == (
-        "max_duration, idle and drain: idle need a Job that may remove the cluster, and you can't create it: "
+        "max_duration, idle, drain: idle and history need a Job that may remove the cluster, and you can't create it: "
         f'"jo" may not patch {resource} in namespace "ns"'
     )
-    assert str(caught.value.help).endswith("; or remove max_duration, idle and drain from the job file")
+    assert str(caught.value.help).endswith("; or remove max_duration, idle, drain and history from the job file")
 
 
 def test_the_account_owns_its_role_and_binding(store: ObjectStore) -> None:

@@ -141,3 +141,10 @@ def test_a_missing_claim_is_refused() -> None:
         record_notes.require_claim(server, "ns", RECORDED)  # type: ignore[arg-type]
     server.error = FORBIDDEN  # whoever may not read claims
     record_notes.require_claim(server, "ns", RECORDED)  # type: ignore[arg-type]
+
+
+def test_without_the_note_the_other_objects_are_removed_at_once() -> None:
+    server = NoteServer("Running")
+    server.error = FORBIDDEN
+    notes(server).end("demo", jobs())
+    assert server.sent == ["PATCH demo-lifetime"]
