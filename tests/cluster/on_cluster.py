@@ -20,6 +20,7 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job, JobFile
+from tfk8s.errors import NoSuchCluster
 from tfk8s.task import probe
 
 IMAGE = os.environ.get("TFK8S_TEST_IMAGE", "docker.io/tfk8s/test:dev")
@@ -94,6 +95,31 @@ def left(client: KubeApi, namespace: str, name: str) -> list[str]:
         if kind not in ("Event", "Workload")
         for one in (client.find(paths.collection(kind, namespace), paths.of_cluster(name)) or {"items": ()})["items"]
     ]
+
+
+def make_claim(
+    client: KubeApi, namespace: str, claim: str, *, is_open: bool = True, storage_class: str | None = None
+) -> None:
+    """Make a claim of one node, to which every user may write."""
+    kind = {"storageClassName": storage_class} if storage_class else {}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "256Mi"}}, **kind}
+    body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim}, "spec": spec}
+    client.send("POST", paths.collection("PersistentVolumeClaim", namespace), body=body)
+    if is_open:
+        open_claim(client, namespace, claim)
+
+
+def until_gone(backend: KubernetesBackend, name: str, timeout: float = 180) -> None:
+    """Wait until there is no cluster of that name."""
+
+    def is_gone() -> bool:
+        try:
+            backend.observe(name)
+        except NoSuchCluster:
+            return True
+        return False
+
+    polling.wait_until(is_gone, f"the end of {name}", timeout)
 
 
 def open_claim(client: KubeApi, namespace: str, claim: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from kube_api import KubeApi
-from on_cluster import IMAGE, make_job, make_job_file, open_claim
+from on_cluster import IMAGE, make_claim, make_job, make_job_file, until_gone
 
 from tfk8s import api, polling
 from tfk8s.backends.kubernetes.api_server import paths
@@ -17,7 +17,6 @@ from tfk8s.core.history.entry import ENDED, LOST, OPEN
 from tfk8s.core.history.facts import LOST_RIGHTS, REMOVED, REMOVED_BY_OTHERS
 from tfk8s.core.job_file.mappings import SharedHistory
 from tfk8s.core.script import Script
-from tfk8s.errors import NoSuchCluster
 from tfk8s.features.history.here import Past
 from tfk8s.render.lifetime import COMPONENT
 
@@ -34,12 +33,7 @@ tfk8s.progress(4, 4, loss=0.5)
 def team(make_namespace: Callable[[], str], client: KubeApi) -> str:
     """A namespace whose ConfigMap names a claim."""
     name = make_namespace()
-    claim = {
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": CLAIM},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "256Mi"}}},
-    }  # fmt: skip
-    client.send("POST", paths.collection("PersistentVolumeClaim", name), body=claim)
-    open_claim(client, name, CLAIM)
+    make_claim(client, name, CLAIM)
     data = {"history.yaml": f"claim: {CLAIM}\nlogs: true\n"}
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tfk8s-history"}, "data": data}
     client.send("POST", paths.collection("ConfigMap", name), body=config_map)
@@ -108,14 +102,7 @@ def test_the_end_by_a_limit_stays_although_no_machine_is_on(
     history = SharedHistory(claim=CLAIM)
     backend.apply(make_job_file("brief", make_job(), max_duration=40, history=history))
 
-    def is_gone() -> bool:
-        try:
-            backend.observe("brief")
-        except NoSuchCluster:
-            return True
-        return False
-
-    polling.wait_until(is_gone, "the limit", 180)
+    until_gone(backend, "brief")
     past = colleague("brief")
     row = past.read().row
     assert (row.state, row.reason) == ("ended", "removed 40s after its first `up` (max_duration)")
@@ -151,11 +138,7 @@ def test_a_claim_that_can_not_be_written_costs_no_limit(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     namespace = make_namespace()
-    claim = {
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": CLAIM},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
-    }  # fmt: skip
-    client.send("POST", paths.collection("PersistentVolumeClaim", namespace), body=claim)
+    make_claim(client, namespace, CLAIM, is_open=False)
     backend = KubernetesBackend(namespace=namespace)
     backend.apply(make_job_file("shut", make_job(), max_duration=25, history=SharedHistory(claim=CLAIM)))
     (pod,) = polling.wait_until(lambda: keeper(client, namespace, "shut"), "the pod that keeps the limit", 120)
@@ -163,11 +146,4 @@ def test_a_claim_that_can_not_be_written_costs_no_limit(
     told = polling.wait_until(lambda: client.text(log), "what the pod says", 60)
     assert "keeping cluster" in told
 
-    def is_gone() -> bool:
-        try:
-            backend.observe("shut")
-        except NoSuchCluster:
-            return True
-        return False
-
-    polling.wait_until(is_gone, "the limit", 180)
+    until_gone(backend, "shut")

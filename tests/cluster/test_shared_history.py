@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from kube_api import KubeApi
-from on_cluster import IMAGE, open_claim, start_tfk8s
+from on_cluster import IMAGE, make_claim, start_tfk8s
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
@@ -84,12 +84,7 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def team(make_namespace: Callable[[], str], client: KubeApi) -> str:
     """A namespace with an empty claim."""
     name = make_namespace()
-    claim = {
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": CLAIM},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "256Mi"}}},
-    }  # fmt: skip
-    client.send("POST", paths.collection("PersistentVolumeClaim", name), body=claim)
-    open_claim(client, name, CLAIM)
+    make_claim(client, name, CLAIM)
     return name
 
 
@@ -211,14 +206,7 @@ def test_a_pod_that_can_not_start_says_why(tfk8s: Any, client: KubeApi, team: st
 
 
 def test_a_wait_says_why_and_ctrl_c_leaves_no_pod(client: KubeApi, team: str) -> None:
-    claim = {
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "unbound"},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}},
-            "storageClassName": "none",
-        },
-    }  # fmt: skip
-    client.send("POST", paths.collection("PersistentVolumeClaim", team), body=claim)
+    make_claim(client, team, "unbound", is_open=False, storage_class="none")
     process = start_tfk8s("history", "--claim", "unbound", "-n", team, "--image", IMAGE)
     assert process.stderr is not None
     line = process.stderr.readline()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.config_map import NamespaceSettings
 
 from tfk8s.backends.kubernetes import rates
 from tfk8s.backends.kubernetes.pods.total_requests import billed_jobs, billed_workloads
@@ -25,19 +26,6 @@ jobs:
 """
 
 
-class Namespace:
-    """An API server that has one ConfigMap, or an error."""
-
-    def __init__(self, found: Any = None) -> None:
-        self.found, self.asked = found, []
-
-    def find(self, path: str) -> Any:
-        self.asked.append(path)
-        if isinstance(self.found, Exception):
-            raise self.found
-        return self.found
-
-
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The path of the user's file, which does not exist."""
@@ -51,7 +39,7 @@ def config_map(text: str) -> dict[str, Any]:
 
 
 def test_rates_come_from_the_namespace(own: Path) -> None:
-    namespace = Namespace(config_map(EXAMPLE))
+    namespace = NamespaceSettings(config_map(EXAMPLE))
     found = rates.read(namespace, "ns")  # type: ignore[arg-type]
     assert found is not None
     assert found.currency == "EUR"
@@ -60,7 +48,7 @@ def test_rates_come_from_the_namespace(own: Path) -> None:
 
 def test_the_own_file_comes_first_and_asks_nobody(own: Path) -> None:
     own.write_text("{currency: USD, cpu: 1}")
-    namespace = Namespace(config_map(EXAMPLE))
+    namespace = NamespaceSettings(config_map(EXAMPLE))
     found = rates.read(namespace, "ns")  # type: ignore[arg-type]
     assert found is not None
     assert (found.currency, namespace.asked) == ("USD", [])
@@ -79,7 +67,7 @@ def test_the_own_file_comes_first_and_asks_nobody(own: Path) -> None:
     ],
 )
 def test_nobody_gives_rates(own: Path, found: Any, caplog: pytest.LogCaptureFixture) -> None:
-    assert rates.read(Namespace(found), "ns") is None  # type: ignore[arg-type]
+    assert rates.read(NamespaceSettings(found), "ns") is None  # type: ignore[arg-type]
     assert caplog.messages == []
 
 
@@ -94,9 +82,9 @@ def test_nobody_gives_rates(own: Path, found: Any, caplog: pytest.LogCaptureFixt
 def test_wrong_rates_are_left_out_with_a_warning(
     own: Path, text: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert rates.read(Namespace(config_map(text)), "ns") is None  # type: ignore[arg-type]
+    assert rates.read(NamespaceSettings(config_map(text)), "ns") is None  # type: ignore[arg-type]
     own.write_text(text)
-    assert rates.read(Namespace(), "ns") is None  # type: ignore[arg-type]
+    assert rates.read(NamespaceSettings(), "ns") is None  # type: ignore[arg-type]
     there, here = caplog.messages
     assert there.startswith(f"the rates in ConfigMap tfk8s-rates of namespace ns, rates.yaml are left out: {reason}")
     assert here.startswith(f"the rates in {own} are left out: {reason}")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fakes.config_map import NamespaceSettings
 from job_files import job_file
 
 from tfk8s import render
@@ -15,21 +16,8 @@ from tfk8s.core.job_file.mappings import SharedHistory
 from tfk8s.errors import ClusterError
 
 
-class Namespace:
-    """An API server that has one ConfigMap, or an error."""
-
-    def __init__(self, found: Any) -> None:
-        self.found, self.asked = found, []
-
-    def find(self, path: str) -> Any:
-        self.asked.append(path)
-        if isinstance(self.found, Exception):
-            raise self.found
-        return self.found
-
-
 def read(found: Any) -> SharedHistory | None:
-    return shared_history.find(Namespace(found), "ns")  # type: ignore[arg-type]
+    return shared_history.find(NamespaceSettings(found), "ns")  # type: ignore[arg-type]
 
 
 def config_map(text: str) -> dict[str, Any]:
@@ -40,7 +28,7 @@ def config_map(text: str) -> dict[str, Any]:
     ("text", "logs"), [("claim: tfk8s-history\nlogs: true\n", True), ("{claim: tfk8s-history}", False)]
 )
 def test_a_config_map_names_the_claim(text: str, logs: bool) -> None:
-    namespace = Namespace(config_map(text))
+    namespace = NamespaceSettings(config_map(text))
     found = shared_history.find(namespace, "ns")  # type: ignore[arg-type]
     assert found == SharedHistory(claim="tfk8s-history", logs=logs)
     assert namespace.asked == ["/api/v1/namespaces/ns/configmaps/tfk8s-history"]
@@ -82,10 +70,10 @@ def test_nonsense_is_one_warning(text: str, reason: str, caplog: pytest.LogCaptu
 
 def test_a_refusal_is_an_error_for_those_who_ask() -> None:
     with pytest.raises(ClusterError, match="no"):
-        shared_history.find(Namespace(ClusterError("no")), "ns")  # type: ignore[arg-type]
+        shared_history.find(NamespaceSettings(ClusterError("no")), "ns")  # type: ignore[arg-type]
 
 
-class Applied(Namespace):
+class Applied(NamespaceSettings):
     """The same, which takes the objects of a cluster, or refuses them."""
 
     def __init__(self, found: Any, claim: Any, refusal: ApiError | None) -> None:
@@ -123,7 +111,7 @@ def test_the_claim_of_the_namespace_costs_no_start(
 
 def test_the_job_file_comes_before_the_namespace() -> None:
     own = job_file("demo", worker=1, image="tf:1", history=SharedHistory(claim="own"))
-    server = Namespace(ClusterError("is not asked"))
+    server = NamespaceSettings(ClusterError("is not asked"))
     assert shared_history.decided(server, "ns", own, render.objects) == (own, False)  # type: ignore[arg-type]
     assert server.asked == []
 
@@ -131,5 +119,5 @@ def test_the_job_file_comes_before_the_namespace() -> None:
 @pytest.mark.parametrize(("answer", "stays"), [(None, False), (ApiError(403, "no"), True)])
 def test_a_record_that_another_user_keeps_stays_where_this_user_can_not_tell(answer: Any, stays: bool) -> None:
     plain = job_file("demo", worker=1, image="tf:1")
-    found = shared_history.decided(Namespace(answer), "ns", plain, render.objects)  # type: ignore[arg-type]
+    found = shared_history.decided(NamespaceSettings(answer), "ns", plain, render.objects)  # type: ignore[arg-type]
     assert found == (plain, stays)
