@@ -29,6 +29,9 @@ CONTAINERS = (SERVER_CONTAINER, SCRIPT_CONTAINER, LIFETIME_CONTAINER)
 RUN_END = "tfk8s.dev/run-end"  # an annotation of a Job whose program was ended after the end of its run
 
 TERMINATION_MESSAGE = "/dev/termination-log"  # becomes part of the status of a pod
+SCRIPT_MARK = (
+    "\x1e"  # in a script's log, before a line of errors; twice, before what is not the script's. Terminals hide it
+)
 GRACE = "TFK8S_GRACE"  # the variable of programs and scripts with the job file's grace in seconds
 SHARED_POD = "TFK8S_SCRIPT"  # the variable of scripts that share a pod, with the script's name
 FORWARDED = "TFK8S_FORWARDED"  # for scripts whose addresses of tasks are forwards: those of data tasks, as JSON

@@ -25,7 +25,7 @@ IDLE = "tfk8s.dev/idle"
 LEASE = "tfk8s.dev/lease"
 SUSPEND = "tfk8s.dev/idle-suspend"
 
-_RECORD_GRACE = 30  # seconds for the last look, which `task.lifetime.record` ends after 20
+RECORD_GRACE = 30  # seconds for the last look, which `task.lifetime.record` ends after 20
 _HISTORY = "history"  # the name of the volume
 _CREDENTIALS_FOLDER = "/var/run/secrets/tfk8s"
 _REQUESTS = {"cpu": "10m", "memory": "32Mi"}
@@ -217,7 +217,7 @@ def _pod(job_file: JobFile, master: Object) -> Object:
     }
     history = job_file.history
     return spec | {
-        **({"terminationGracePeriodSeconds": _RECORD_GRACE} if history else {}),
+        **({"terminationGracePeriodSeconds": RECORD_GRACE} if history else {}),
         "restartPolicy": "OnFailure",
         "serviceAccountName": naming.lifetime(job_file.name),
         "containers": [_container(job_file, spec["containers"][0])],

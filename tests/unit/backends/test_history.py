@@ -21,6 +21,7 @@ from tfk8s.backends.history import files, git, index, places, writing
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.own_folder import try_lock
 from tfk8s.core.history.entry import Row
+from tfk8s.core.history.facts import MAX_AGE
 from tfk8s.core.status import Phase, TaskStatus
 from tfk8s.errors import InvalidInput, WaitTimeout
 from tfk8s.jobfile.loader import loads
@@ -191,10 +192,10 @@ def test_pruning_keeps_open_entries_and_numbers(home: Path) -> None:
 
 def test_the_limits_are_kept_once_a_day(home: Path) -> None:
     old = begin()
-    writing.end(old, "done", moment=time.time() - 2 * index.MAX_AGE)
+    writing.end(old, "done", moment=time.time() - 2 * MAX_AGE)
     index.prune_daily()
     assert index.rows() == []
-    writing.end(begin(), "done", moment=time.time() - 2 * index.MAX_AGE)
+    writing.end(begin(), "done", moment=time.time() - 2 * MAX_AGE)
     index.prune_daily()
     assert len(index.rows()) == 1
 
@@ -221,7 +222,7 @@ def test_entries_are_removed_while_others_change_the_index(home: Path, monkeypat
 
 def test_an_open_entry_is_removed_when_nobody_has_written_for_long(home: Path) -> None:
     silent, fresh = (writing.begin("mnist", "context a, namespace b", None) for _ in range(2))
-    long_ago = time.time() - index.MAX_AGE - 60
+    long_ago = time.time() - MAX_AGE - 60
     os.utime(silent.path / "facts.jsonl", (long_ago, long_ago))
     assert [(row.id, row.state) for row in index.prune(older=0)] == [(silent.id, "lost")]
     assert [(row.id, row.state) for row in index.rows()] == [(fresh.id, "open")]

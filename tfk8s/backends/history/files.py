@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfk8s.backends.history.lines import append, read, tail, to_line, unpack
+from tfk8s.backends.history.lines import append, read, tail, unpack
 from tfk8s.backends.own_folder import open_file, read_file, require_own, unchecked_root
 from tfk8s.core import naming
 from tfk8s.core.history import entry
@@ -31,6 +31,7 @@ from tfk8s.core.history.facts import MAX_LINE, Fact, parse
 from tfk8s.core.history.shared import LOG_NAME
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
+from tfk8s.task.files.line_file import to_line
 
 MAX_FACTS = 4 << 20  # bytes of an entry's facts; the end is written even so
 MAX_LOG = 1 << 20  # bytes of a log that are kept, the last ones

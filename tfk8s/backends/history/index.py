@@ -15,10 +15,10 @@ from tfk8s.backends.history import files, lines
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.own_folder import locked, open_file, read_file, unchecked_root
 from tfk8s.core.history.entry import LOST, OPEN, Row, parse_row
+from tfk8s.core.history.facts import MAX_AGE, MAX_ENTRIES
 from tfk8s.errors import InvalidInput
+from tfk8s.task.files import line_file
 
-MAX_ENTRIES = 10_000
-MAX_AGE = 180 * 86400.0  # seconds
 MAX_SIZE = 2 << 30  # bytes of all entries
 _NAME = "index.jsonl"
 _ROW = re.compile(
@@ -32,7 +32,7 @@ def refresh(entry: EntryFiles) -> None:
     """Append the row that an entry's facts tell now. If the index is locked for long, `prune` makes up for that."""
     row = entry.read().row
     with files.unless_unwritable(), _locked() as path:
-        lines.append(path, lines.to_line(dataclasses.asdict(row)))
+        lines.append(path, line_file.to_line(dataclasses.asdict(row)))
 
 
 def rows(name: str | None = None, last: int | None = None) -> list[Row]:
@@ -71,7 +71,7 @@ def prune(*, older: float = MAX_AGE, most: int = MAX_ENTRIES, size: int = MAX_SI
         kept = (row for row in listed if row not in gone)
         unfinished = path.with_suffix(".new")
         with open(open_file(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
-            file.writelines(lines.to_line(dataclasses.asdict(row)) + b"\n" for row in kept)
+            file.writelines(line_file.to_line(dataclasses.asdict(row)) + b"\n" for row in kept)
         unfinished.replace(path)
     for row in removed:
         files.of_row(row).remove()

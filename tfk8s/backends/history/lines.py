@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from tfk8s.backends.own_folder import open_file, read_file
+from tfk8s.task.files import line_file
 
 
 def append(path: Path, line: bytes) -> None:
     """Append a line to a file, whose last line may be torn."""
-    with open(open_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "r+b", buffering=0) as file:
-        end = file.seek(0, os.SEEK_END)
-        if end:
-            file.seek(end - 1)
-        is_torn = bool(end) and file.read(1) != b"\n"
-        file.write(b"\n" * is_torn + line + b"\n")
-
-
-def to_line(plain: object) -> bytes:
-    """Return an object as JSON on one line. Half characters, which names of files may have, become question marks."""
-    return json.dumps(plain, ensure_ascii=False).encode(errors="replace")
+    line_file.append(open_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), line)
 
 
 def tail(path: Path, size: int) -> bytes:

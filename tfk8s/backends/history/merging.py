@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 
 from tfk8s.backends.history import files, index, places
 from tfk8s.backends.history.files import MAX_FACTS, EntryFiles
-from tfk8s.backends.history.lines import append, to_line
+from tfk8s.backends.history.lines import append
 from tfk8s.backends.own_folder import locked
 from tfk8s.core.history.entry import fold
 from tfk8s.core.history.facts import SHARED, Fact, is_time, tells, text
 from tfk8s.core.history.records import MAX_LOG, SharedRecord, unpack
 from tfk8s.core.history.shared import parse_record_name
+from tfk8s.task.files.line_file import to_line
 
 _LOCK = "merging.lock"
 LOCK_TIMEOUT = 60.0

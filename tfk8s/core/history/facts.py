@@ -13,6 +13,8 @@ from typing import Any
 REMOVED = "was removed by `tfk8s down`"
 REMOVED_BY_OTHERS = "was removed, not by tfk8s"
 LOST_RIGHTS = "lost: the rights of the pod that wrote the record were removed"
+MAX_ENTRIES = 10_000  # of a history
+MAX_AGE = 180 * 86400.0  # seconds since the end of an entry
 MAX_TEXT = 2000  # characters
 MAX_LINE = 4 << 20  # bytes of a fact: ten thousand tasks, or the largest job file with all its defaults
 SHARED = "shared"  # the kind of facts that name the record of the cluster in a claim; they tell nothing of the cluster

@@ -10,6 +10,7 @@ from tfk8s.backends.history import index
 from tfk8s.backends.options import BackendOptions
 from tfk8s.cli import options
 from tfk8s.cli.output import document, note, say
+from tfk8s.core.history.facts import MAX_AGE, MAX_ENTRIES
 from tfk8s.errors import InvalidInput
 from tfk8s.features.history import show
 from tfk8s.features.history.here import SHOWN, is_shared, rows
@@ -107,8 +108,8 @@ def _prune(name: str | None, older: int | None, keep: int | None, output: str | 
     if name is not None:
         raise InvalidInput("--prune concerns the entries of all names", help="leave out NAME")
     rows(None, None)
-    age = index.MAX_AGE if older is None else older * _DAY
-    removed = index.prune(older=age, most=index.MAX_ENTRIES if keep is None else keep)
+    age = MAX_AGE if older is None else older * _DAY
+    removed = index.prune(older=age, most=MAX_ENTRIES if keep is None else keep)
     if output is not None:
         document([show.document(row) for row in removed])
     else:

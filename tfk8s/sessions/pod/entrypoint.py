@@ -36,7 +36,7 @@ from tfk8s.task.programs import archive
 
 MAX_FORWARDS = 256
 _ARCHIVE_TIMEOUT = 600.0  # for the transfer of a script's folder
-MARK = b"\x1e"  # ASCII's record separator; terminals do not show it
+MARK = naming.SCRIPT_MARK.encode()
 END = MARK + MARK + b"tfk8s: exit code "
 FILES_WAIT = MARK + MARK + b"tfk8s: files wait"  # a line of standard output
 

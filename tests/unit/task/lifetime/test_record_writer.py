@@ -17,10 +17,10 @@ from tfk8s.core.history.entry import fold
 from tfk8s.core.history.facts import LOST_RIGHTS, REMOVED, REMOVED_BY_OTHERS
 from tfk8s.core.history.shared import FOLDER, record_name, to_notes
 from tfk8s.core.lifetime import RemovableObject, removable_objects
+from tfk8s.core.naming import SCRIPT_MARK
 from tfk8s.polling import wait_until
-from tfk8s.sessions.pod import entrypoint
 from tfk8s.task.lifetime.object_server import Answer, ApiFailure, TokenRefused
-from tfk8s.task.lifetime.record.record_writer import MARK, RecordWriter
+from tfk8s.task.lifetime.record.record_writer import RecordWriter
 
 OBJECTS = removable_objects("demo", ["My_ps"], ["worker"])
 UID = "936a4aea-3460-487c-acd5-2d70b56c3030"
@@ -211,10 +211,9 @@ def test_a_change_each_second_does_not_fill_the_record_in_a_day(cluster: Recorde
 
 
 def test_log_of_a_script_has_no_marks(cluster: RecordedCluster) -> None:
-    assert entrypoint.MARK.decode() == MARK
     script = pod(**ended(0, phase="Succeeded"))
     script["metadata"]["labels"] = {"batch.kubernetes.io/job-name": "demo-script-4e9c21"}
-    texts = ["said", f"{MARK}tfk8s: step 4/4 (100%)", f"{MARK}{MARK}tfk8s: exit code 0"]
+    texts = ["said", f"{SCRIPT_MARK}tfk8s: step 4/4 (100%)", f"{SCRIPT_MARK}{SCRIPT_MARK}tfk8s: exit code 0"]
     cluster.pods = [script]
     cluster.logs = {"demo-my-ps-1234-2": [f"2026-11-28T05:30:0{number}Z {text}" for number, text in enumerate(texts)]}
     cluster.writer().look()

@@ -40,7 +40,7 @@ def read_pod(
         if error.code not in (400, 404):
             raise
         return []
-    # `splitlines` would also split at `sessions.pod.entrypoint.MARK`.
+    # `splitlines` would also split at `naming.SCRIPT_MARK`.
     return text.removesuffix("\n").split("\n") if text else []
 
 

@@ -37,7 +37,6 @@ START_TIMEOUT = 120.0
 QUOTA_TIMEOUT = 10.0  # for a quota that is used up: pods that end now, as after `restart`, make room
 ENDED = "the script was ended"
 RETRY_ADVICE = "`tfk8s submit --retries 3` runs it again"
-_MARK = entrypoint.MARK.decode()
 _FILES_WAIT = entrypoint.FILES_WAIT.decode()
 _STREAMS = 2
 _INTERRUPTED = 128 + signal.SIGINT
@@ -130,7 +129,7 @@ def texts(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         text, _ = _parse(line)
         if text is not None:
-            yield text.removeprefix(_MARK)
+            yield text.removeprefix(naming.SCRIPT_MARK)
 
 
 def _lines(client: Client, cluster: DeployedCluster, pod: Object, options: LogOptions) -> list[str]:
@@ -288,8 +287,8 @@ def write(lines: Iterable[str], options: LogOptions, copy: Callable[[], None] | 
         for line in lines:
             time, space, line = line.partition(" ") if options.timestamps else ("", "", line)
             text, end = _parse(line)
-            written = (text or "").removeprefix(_MARK)
-            is_error = (text or "").startswith(_MARK)
+            written = (text or "").removeprefix(naming.SCRIPT_MARK)
+            is_error = (text or "").startswith(naming.SCRIPT_MARK)
             if text is not None and not (options.brief and own[is_error].include(written)):
                 output.write(f"{time}{space}{written}\n", is_error=is_error)
             if copy and line.endswith(_FILES_WAIT):

@@ -22,11 +22,11 @@ from tfk8s.errors import InvalidInput, Tfk8sError, WaitTimeout
 from tfk8s.log import log
 from tfk8s.polling import wait_until
 from tfk8s.render import manifests
-from tfk8s.render.lifetime import COMPONENT
+from tfk8s.render.lifetime import COMPONENT, RECORD_GRACE
 from tfk8s.render.pods import Object
 
 _BEGIN_TIMEOUT = 10.0
-_END_TIMEOUT = 35.0  # of the pod that writes: kubelet kills it after 30 s
+_END_TIMEOUT = RECORD_GRACE + 5.0  # kubelet kills the pod that writes
 
 
 class RecordNotes:

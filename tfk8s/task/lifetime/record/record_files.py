@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import json
 import os
 import shutil
 import stat
@@ -16,14 +15,14 @@ import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from tfk8s.core.history import facts
+from tfk8s.core.history.facts import MAX_AGE, MAX_ENTRIES
 from tfk8s.core.history.shared import EVENTS, FACTS, FOLDER, LOGS, parse_record_name, record_name
+from tfk8s.task.files import line_file
 
 MAX_LOG = 1 << 20  # bytes of a log that are kept, the last ones
-MAX_AGE = 180 * 86400.0  # seconds
-MAX_RECORDS = 10_000
 _MAX_TASKS, _MAX_FACTS = 1 << 20, 3 << 20  # bytes, up to which tasks and other facts are written; the last ones even so
 _LONGEST = 64 << 10  # bytes of a fact that is read again: those of commands are shorter
 _MAX_EVENTS = 1 << 20
@@ -110,7 +109,7 @@ class RecordFiles:
         lines = content.splitlines()
         return lines[-1].partition(b" ")[0].decode(errors="replace") if lines else ""
 
-    def prune(self, *, older: float = MAX_AGE, most: int = MAX_RECORDS) -> None:
+    def prune(self, *, older: float = MAX_AGE, most: int = MAX_ENTRIES) -> None:
         """Remove the records that are too old or too many, as far as this user may; never the own one.
 
         Args:
@@ -125,23 +124,12 @@ class RecordFiles:
 
 
 def _append_line(path: Path, plain: object) -> None:
-    line = json.dumps(plain, ensure_ascii=False).encode(errors="replace")
-    _write(path, os.O_APPEND, b"\n" * _is_torn(path) + line + b"\n")
-
-
-def _is_torn(path: Path) -> bool:
-    try:
-        with _open(path) as file:
-            return bool(file.seek(0, os.SEEK_END)) and bool(file.seek(-1, os.SEEK_END)) and file.read(1) != b"\n"
-    except FileNotFoundError:
-        return False
+    line_file.append(_opened(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), line_file.to_line(plain))
 
 
 def _write(path: Path, flags: int, content: bytes) -> None:
     """Write in one call, which a kill of this process does not tear."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | flags, 0o644)
-    with open(descriptor, "wb", buffering=0) as file:
-        _require_file(descriptor, path)
+    with open(_opened(path, os.O_WRONLY | os.O_CREAT | flags), "wb", buffering=0) as file:
         file.write(content)
 
 
@@ -153,25 +141,19 @@ def _replace(path: Path, content: bytes) -> None:
     unfinished.replace(path)
 
 
-def _open(path: Path) -> BinaryIO:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        _require_file(descriptor, path)
-        return open(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
-
-
-def _require_file(descriptor: int, path: Path) -> None:
+def _opened(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Return the descriptor of a regular file, through no link; OSError for what others have put in its place."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise OSError(f"{path.name} is no regular file")
+    return descriptor
 
 
 def _read(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file, whatever others have written there: no line is kept that is too long to be a fact."""
     try:
-        with _open(path) as file:
+        with open(_opened(path), "rb") as file:
             left = _MAX_READ
             while left > 0 and (line := file.readline(facts.MAX_LINE)):
                 left -= len(line)
@@ -190,7 +172,7 @@ def _read_log(path: Path) -> tuple[bytes, bool]:
 def _unpacked(path: Path, damage: list[Exception]) -> Iterator[bytes]:
     """Yield what a log has, up to what is torn or damaged, which is added to `damage`."""
     try:
-        with _open(path) as file, gzip.open(file) as packed:
+        with open(_opened(path), "rb") as file, gzip.open(file) as packed:
             while chunk := packed.read1(_CHUNK):
                 yield chunk
     except FileNotFoundError:

@@ -6,7 +6,6 @@ A volume that hangs, or is full, keeps no limit from being reached. Standard lib
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +16,12 @@ from tfk8s.core.history import facts
 from tfk8s.core.history.facts import LOST_RIGHTS, REMOVED_BY_OTHERS, Fact
 from tfk8s.core.history.shared import MOUNT_PATH, WITH_LOGS, of_notes
 from tfk8s.core.lifetime import RemovableObject
-from tfk8s.core.progress import latest
 from tfk8s.task.lifetime.object_server import FAILURES, Forbidden, ObjectServer, TokenRefused
 from tfk8s.task.lifetime.record import observed
 from tfk8s.task.lifetime.record.observed import ObservedPod
 from tfk8s.task.lifetime.record.record_files import RecordFiles
+from tfk8s.task.lifetime.record.record_logs import RecordLogs
 
-MARK = "\x1e"  # `sessions.pod.entrypoint.MARK`: before errors of a script; twice, before what is not the script's
 _INTERVAL = 10.0  # seconds between two looks
 _TASKS_INTERVAL = 30.0  # of ten thousand tasks, the fact has 1.5 MB
 _TASKS_SHARE = 50  # of a cluster's age: a change of progress each second must not fill the record in a day
@@ -31,11 +29,7 @@ _END_NOTE = 600.0
 GONE_TIMEOUT = 8.0  # for the ConfigMap to go, after the signal of a removal that nobody has told
 _EVENTS_INTERVAL = 60.0  # the events of a namespace may be many
 LAST_LOOK = 20.0  # seconds for the last look: kubelet waits for 30 s before it kills the pod
-_LAST_LOGS = 10.0  # seconds of that for logs: the end comes after them
-_MAX_LOGS = 32  # read in one look; the next look goes on
-_LOG_PART = {"timestamps": "true", "tailLines": 10_000, "limitBytes": 4 << 20}
 _NOTHING = {"cpu": 0.0, "memory": 0.0, "gpus": 0}
-_MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)")
 _INSTANCE = "app.kubernetes.io/instance"
 
 
@@ -55,7 +49,9 @@ class RecordWriter:
         self, server: ObjectServer, objects: Sequence[RemovableObject], volume: Path, with_logs: bool,
         say: Callable[[str], object], clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        self._server, self._objects, self._volume, self._with_logs = server, objects, volume, with_logs
+        self._server, self._objects, self._volume = server, objects, volume
+        self._stopped = threading.Event()
+        self._logs = RecordLogs(server, self._stopped, with_logs=with_logs)
         self._say, self._clock = say, clock
         self._config_map = next(item for item in objects if item.resource == "configmaps")
         self._account = next(item for item in objects if item.resource == "serviceaccounts")
@@ -67,9 +63,7 @@ class RecordWriter:
         self._told: Any = None
         self._events: dict[str, int] = {}
         self._next_events = self._next_tasks = 0.0
-        self._log_ends: dict[str, tuple[str, int]] = {}  # the time of the last line, and the run; read last comes last
-        self._progress: dict[str, str] = {}
-        self._ended, self._stopped, self._problem, self._is_suspended = False, threading.Event(), "", False
+        self._ended, self._problem, self._is_suspended = False, "", False
         self._thread = threading.Thread(target=self._run, name="tfk8s-record", daemon=True)
 
     def start(self) -> None:
@@ -154,7 +148,7 @@ class RecordWriter:
         files = RecordFiles(self._volume, self._config_map.name, metadata["uid"])
         files.make()
         self._created = observed.seconds(metadata["creationTimestamp"])
-        self._known = {hash(json.dumps(fact, sort_keys=True)) for fact in files.facts()}
+        self._known = set(map(_identity, files.facts()))
         if not self._known:
             files.add(
                 {
@@ -174,7 +168,7 @@ class RecordWriter:
         for fact in of_notes(body.get("metadata", {}).get("annotations") or {}):
             if fact["kind"] == "end":  # an old one is of a `down` that did not do its work
                 end = fact if self._clock() - fact["time"] < _END_NOTE else None
-            elif (identity := hash(json.dumps(fact, sort_keys=True))) not in self._known:
+            elif (identity := _identity(fact)) not in self._known:
                 files.add(fact)
                 self._known.add(identity)
         return end
@@ -183,11 +177,11 @@ class RecordWriter:
         found = self._server.items("pods", f"{_INSTANCE}={self._config_map.name}")
         pods = observed.newest(filter(None, map(observed.observe, found)))
         ended = sorted(name for name, pod in pods.items() if pod.exit_code is not None and not pod.task)
-        self._read_logs(files, pods)
+        self._logs.read(files, pods, is_last=self._stopped.is_set())
         for script in (pods[name] for name in ended if name not in self._ended_scripts):
             files.add(
                 {"kind": "script", "time": self._clock(), "command": script.log, "exit_code": script.exit_code,
-                 "reason": script.reason, "progress": self._progress.get(script.log, "")}
+                 "reason": script.reason, "progress": self._logs.progress.get(script.log, "")}
             )  # fmt: skip
             self._ended_scripts.add(script.log)
         self._pods |= pods
@@ -200,8 +194,8 @@ class RecordWriter:
         code = observed.result(filter(None, (self._server.get(job).body for job in jobs)), tasks)
         failed = next((pod for pod in tasks if pod.exit_code), None) if code else None
         told = {
-            "tasks": [pod.plain() | {"progress": self._progress.get(pod.log, "")} for pod in tasks],
-            "progress": next((said for pod in tasks if (said := self._progress.get(pod.log))), ""),
+            "tasks": [pod.plain() | {"progress": self._logs.progress.get(pod.log, "")} for pod in tasks],
+            "progress": next((said for pod in tasks if (said := self._logs.progress.get(pod.log))), ""),
             "exit_code": code, "reason": f"{failed.task} {failed.reason}".rstrip() if failed else "",
         }  # fmt: skip
         is_due = self._stopped.is_set() or self._clock() >= self._next_tasks
@@ -209,53 +203,6 @@ class RecordWriter:
             files.add({"kind": "tasks", "time": self._clock(), **told}, is_last=self._stopped.is_set())
             self._told = told
             self._next_tasks = self._clock() + max(_TASKS_INTERVAL, (self._clock() - self._created) / _TASKS_SHARE)
-
-    def _read_logs(self, files: RecordFiles, pods: Mapping[str, ObservedPod]) -> None:
-        """Read what is new in a few logs, those that were read least recently; in the last look, in all of them."""
-        order = {name: place for place, name in enumerate(self._log_ends, 1)}
-        readable = sorted((name for name, pod in pods.items() if pod.runs), key=lambda name: order.get(name, 0))
-        is_last, begin = self._stopped.is_set(), time.monotonic()
-        for name in readable if is_last else readable[:_MAX_LOGS]:
-            if time.monotonic() - begin > _LAST_LOGS or self._stopped.is_set() is not is_last:
-                break
-            self._read_log(files, name, pods[name])
-
-    def _read_log(self, files: RecordFiles, name: str, pod: ObservedPod) -> None:
-        if name not in self._log_ends:  # an earlier pod may have written
-            self._log_ends[name] = (files.resume_log(name) if self._with_logs else "", pod.restarts)
-        last, run = self._log_ends[name]
-        try:
-            if run < pod.restarts:
-                last = self._keep_lines(files, name, run, last, self._lines(pod, last, previous=True))
-                run = pod.restarts
-            last = self._keep_lines(files, name, run, last, self._lines(pod, last))
-        finally:  # the next look begins with others, also if this node does not answer
-            del self._log_ends[name]
-            self._log_ends[name] = last, run
-
-    def _keep_lines(self, files: RecordFiles, name: str, run: int, last: str, lines: Sequence[tuple[str, str]]) -> str:
-        """Keep lines of a log, and the progress in them; return the time of the last line."""
-        if said := latest(text for _, text in lines):
-            self._progress[name] = str(said)
-        if self._with_logs:
-            files.add_log(name, [f"{moment} {run} {text}".encode(errors="replace") for moment, text in lines])
-        return lines[-1][0] if lines else last
-
-    def _lines(self, pod: ObservedPod, last: str, *, previous: bool = False) -> list[tuple[str, str]]:
-        """Return the lines of a log after a time, each with kubelet's time of it; none if there is no log."""
-        moment = _MOMENT.fullmatch(last)
-        since = {"sinceTime": f"{moment[1]}{moment[2]}"} if moment else {}
-        of_run = {"previous": "true"} if previous else {}
-        try:
-            content = self._server.log(pod.name, pod.container, _LOG_PART | since | of_run)
-        except FAILURES:  # there is no log, or the node does not answer
-            return []
-        whole = content.decode(errors="replace").split("\n")[:-1]  # `limitBytes` may cut the last line
-        pairs = (line.partition(" ") for line in whole)
-        return [
-            (moment, text.removeprefix(MARK)) for moment, _, text in pairs
-            if moment > last and not text.startswith(MARK + MARK) and _MOMENT.fullmatch(moment)
-        ]  # fmt: skip
 
     def _take_events(self, files: RecordFiles) -> None:
         tasks = {pod.name: pod.task or pod.log for pod in self._pods.values()}
@@ -293,6 +240,10 @@ def of_environment(
 ) -> RecordWriter:  # fmt: skip
     """Return the writer that the variables of the Job's pod ask for."""
     return RecordWriter(server, objects, Path(MOUNT_PATH), environment["TFK8S_HISTORY"] == WITH_LOGS, say)
+
+
+def _identity(fact: Fact) -> int:
+    return hash(json.dumps(fact, sort_keys=True))
 
 
 def _in_order(pair: tuple[str, ObservedPod]) -> tuple[str, int]:
