@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -164,6 +165,24 @@ def _by_hand(folder: Path) -> str:
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     return done.stdout.splitlines()[-1]
+
+
+def test_large_folder_reaches_the_pods(
+    start: Callable[[JobFile], str], backend: KubernetesBackend, client: KubeApi, namespace: str, tmp_path: Path
+) -> None:
+    """The folder needs several Secrets. Those of the folder before a change go, and `down` removes all."""
+    (tmp_path / "vocabulary").write_bytes(content := os.urandom(2_500_000))
+    job_file = make_job_file("large", program("read.py", folder=tmp_path))
+    digest = hashlib.sha256(content).hexdigest()
+    for said, apply in (("first", start), ("second", backend.apply)):
+        text = f"import hashlib; print('{said}', hashlib.sha256(open('vocabulary', 'rb').read()).hexdigest())"
+        (tmp_path / "read.py").write_text(text)
+        apply(job_file)
+        assert until_end(backend, "large").exit_code == 0
+        lines = {line.text for line in backend.logs("large", [Task("worker", 0), Task("worker", 1)], LogOptions())}
+        assert lines == {f"{said} {digest}"}
+        secrets = client.send("GET", paths.collection("Secret", namespace), paths.of_cluster("large"))["items"]
+        assert len(secrets) == 3
 
 
 FAILS = "import os, sys, time; time.sleep(2); os.environ['TFK8S_INDEX'] == '1' and sys.exit('no data'); time.sleep(600)"

@@ -51,7 +51,7 @@ def test_arguments_folder_variables_and_exit_code(run, tmp_path):
     assert lines[-1] == "['a b', '--flag'] data $(HOME)"
 
 
-ROOM = program_job.max_archive_bytes(package_files.zip_of_scripts())
+ROOM = program_job.max_secret_bytes(package_files.zip_of_scripts())
 
 
 @pytest.mark.parametrize("size", [ROOM - 10_000, 3_000_000], ids=["beside the package", "above a Secret"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tfk8s.core.job_kinds import has_keeper
 from tfk8s.core.spec import JobFile
 from tfk8s.core.storage import claims
@@ -17,18 +19,18 @@ def text(job_file: JobFile, namespace: str | None = None) -> str:
     return yaml.dump(objects(job_file, namespace))
 
 
-def objects(job_file: JobFile, namespace: str | None = None, digest: str = "") -> list[Object]:
+def objects(job_file: JobFile, namespace: str | None = None, program_secrets: Sequence[str] = ()) -> list[Object]:
     """Return the objects.
 
     Args:
         namespace: overrides the namespace of the job file. If both are None, the objects have no namespace.
-        digest: of the folder of the programs' scripts, for the name of its Secret.
+        program_secrets: the names of the Secrets with the folder of the programs' scripts; default: `NAME-program`.
 
     Raises:
         InvalidInput: the job file has addresses, or a job without an image.
     """
     _require_pods(job_file)
-    made = manifests.render(job_file, package_files.zip_of_tasks(), namespace, digest)
+    made = manifests.render(job_file, package_files.zip_of_tasks(), namespace, program_secrets)
     return lifetime.add(job_file, made) if has_keeper(job_file) else made
 
 

@@ -44,18 +44,18 @@ _DNS_NAMESPACE = "kube-system"
 _NODE_DNS = ("169.254.20.10/32", "169.254.169.254/32")
 
 
-def render(job_file: JobFile, package: bytes, namespace: str | None = None, digest: str = "") -> list[Object]:
+def render(job_file: JobFile, package: bytes, namespace: str | None = None, parts: Sequence[str] = ()) -> list[Object]:
     """Return the objects in the order in which they are applied: policies and volumes first.
 
     Args:
         job_file: the cluster. Each job must have an image, and no job may have addresses.
         package: the zip that tasks run.
         namespace: overrides the namespace of the job file. If both are None, the objects have no namespace.
-        digest: of the folder of the programs' scripts.
+        parts: program_secrets of `render.objects`.
     """
     servers = [job for job in job_file.jobs if not job.program]
     workloads = [_stateful_set(job_file, job) for job in servers]
-    workloads += (_program_job(job_file, job, digest) for job in program_jobs(job_file))
+    workloads += (_program_job(job_file, job, parts) for job in program_jobs(job_file))
     objects = [
         *(_claim(job_file, volume) for volume in claims.claims_to_make(job_file)),
         _network_policy(job_file),
@@ -157,13 +157,13 @@ def _stateful_set(job_file: JobFile, job: Job) -> Object:
     return stateful_set
 
 
-def _program_job(job_file: JobFile, job: Job, digest: str) -> Object:
+def _program_job(job_file: JobFile, job: Job, secret_names: Sequence[str]) -> Object:
     labels = job_selector(job_file.name, job.name)
     name = naming.stateful_set(job_file.name, job.name)
     made = new_object("Job", "batch/v1", name, job_file.name, naming.dns_label(job.name))
     if job_file.run.success:
         made["metadata"]["annotations"] = {SUCCESS: job_file.run.success}
-    template = pods.template(job_file, job, labels, program_job.secret_name(job_file.name, digest))
+    template = pods.template(job_file, job, labels, secret_names or [program_job.secret_name(job_file.name)])
     return made | {"spec": program_job.spec(job_file, job, kueue.in_queue(job_file, job, template))}
 
 

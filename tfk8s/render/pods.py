@@ -7,7 +7,7 @@ can compute. Every call returns new dicts, so that YAML needs no anchors.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfk8s.core import job_kinds, naming
@@ -44,13 +44,13 @@ METRICS_PORT = "tfk8s-metrics"  # the name of the port
 POD_INDEX = "apps.kubernetes.io/pod-index"  # the label of a StatefulSet's pods since Kubernetes 1.28
 
 
-def template(job_file: JobFile, job: Job, labels: Mapping[str, str], program_secret: str = "") -> Object:
+def template(job_file: JobFile, job: Job, labels: Mapping[str, str], program_secrets: Sequence[str] = ()) -> Object:
     """Return the pod template of a job's tasks.
 
     Args:
         job: one of its jobs.
         labels: the labels that Services and policies select the pods by.
-        program_secret: the name of the Secret with the script's folder, if the job runs a script.
+        program_secrets: the names of the Secrets with the script's folder, if the job runs a script.
     """
     metadata: Object = {"labels": {**job_file.labels, **job.labels, **labels}}
     if annotations := {**job_file.annotations, **job.annotations, **pod_volumes.pod_annotations(job_file, job)}:
@@ -66,7 +66,7 @@ def template(job_file: JobFile, job: Job, labels: Mapping[str, str], program_sec
     if job.program:
         spec |= {"subdomain": job_file.name, "restartPolicy": "Never"}
         if job.program.is_script:
-            spec["volumes"] += program_job.volumes(program_secret, SCRATCH_SIZE)
+            spec["volumes"] += program_job.volumes(program_secrets, SCRATCH_SIZE)
     if job_file.security.service_account:
         spec["serviceAccountName"] = job_file.security.service_account
     if job_file.image_pull_secrets:

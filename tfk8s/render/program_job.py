@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tfk8s.core import addresses, job_kinds, naming, programs
@@ -23,6 +23,8 @@ POD_INDEX = "batch.kubernetes.io/job-completion-index"  # the label of an Indexe
 COMMAND = ("python3", "-P", "-m", "tfk8s.task.programs.pod")  # -P: no module of the working folder
 WORK_FOLDER = "/work"
 ARCHIVE = "program.tar.gz"
+PROGRAM_VOLUME = "program"
+MAX_PARTS = 16  # of the archive, a Secret each: kubelet keeps them in the memory of the node
 ARCHIVE_FOLDER = "/opt/tfk8s/program"
 # The codes of containers that Kubernetes ends, 128 + SIGKILL and 128 + SIGTERM. Any other code is the program's last.
 _RETRIED_CODES = (137, 143)
@@ -50,7 +52,7 @@ def variables(job_file: JobFile, job: Job) -> Iterator[tuple[str, str]]:
     if job.tf1:
         yield "TFK8S_TF1", "1"
     if job.program and job.program.is_script:
-        yield "TFK8S_ARCHIVE", f"{ARCHIVE_FOLDER}/{ARCHIVE}"
+        yield "TFK8S_ARCHIVE", ARCHIVE_FOLDER
 
 
 DEFAULTS = {"PYTHONUNBUFFERED": "1", **PROGRAM_DEFAULTS}
@@ -58,23 +60,45 @@ DEFAULTS = {"PYTHONUNBUFFERED": "1", **PROGRAM_DEFAULTS}
 
 def mounts() -> Iterator[Object]:
     """Yield the mounts of a script's container."""
-    yield {"name": "program", "mountPath": ARCHIVE_FOLDER, "readOnly": True}
+    yield {"name": PROGRAM_VOLUME, "mountPath": ARCHIVE_FOLDER, "readOnly": True}
     yield {"name": "work", "mountPath": WORK_FOLDER}
 
 
-def volumes(secret_name: str, size: str) -> Iterator[Object]:
-    """Yield the volumes of a script's pod; `size` is the limit of its working folder."""
-    yield {"name": "program", "secret": {"secretName": secret_name}}
+def volumes(secret_names: Sequence[str], size: str) -> Iterator[Object]:
+    """Yield the volumes of a script's pod.
+
+    Args:
+        secret_names: of the archive's parts, in their order.
+        size: the limit of the working folder.
+    """
+    items = ([{"key": ARCHIVE, "path": f"{ARCHIVE}.{index:02}"}] for index in range(len(secret_names)))
+    parts = [{"secret": {"name": name, "items": item}} for name, item in zip(secret_names, items, strict=True)]
+    yield {"name": PROGRAM_VOLUME, "projected": {"sources": parts}}
     yield {"name": "work", "emptyDir": {"sizeLimit": size}}
 
 
 def secret_name(cluster: str, digest: str = "") -> str:
-    """Return the name of the Secret that holds the folder of scripts. Another folder gets another Secret."""
+    """Return the name of the Secret that holds a part of the folder of scripts, or all of it.
+
+    Args:
+        digest: of the part. Another content gets another Secret.
+    """
     return f"{cluster}-program" + (f"-{digest}" if digest else "")
 
 
-def max_archive_bytes(package: bytes = b"") -> int:
-    """Return the size of the largest archive that a Secret holds beside the zip of a package.
+def secret_names(job: Object) -> set[str]:
+    """Return the names of the Secrets that the Job of a program needs."""
+    volumes = job["spec"]["template"]["spec"]["volumes"]
+    return {
+        source["secret"]["name"]
+        for volume in volumes
+        if volume["name"] == PROGRAM_VOLUME
+        for source in volume.get("projected", {}).get("sources", ())
+    }
+
+
+def max_secret_bytes(package: bytes = b"") -> int:
+    """Return the size of the largest archive, or part of one, that a Secret holds beside the zip of a package.
 
     The values of a Secret have at most 1 MiB in all. The API server adds up the decoded bytes, without the keys
     (`ValidateSecret` in pkg/apis/core/validation of Kubernetes; `MaxSecretSize` in k8s.io/api/core/v1). The requests

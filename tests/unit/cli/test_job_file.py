@@ -129,7 +129,7 @@ def test_render_names_the_secret_that_it_does_not_print(run: Run, folder: Path) 
         "apiVersion: tfk8s.dev/v1\nname: train\nimage: tf:1\njobs: {worker: {program: [train.py]}}\n"
     )
     code, out, err = run("render", "train.yaml")
-    assert (code, "secretName: train-program" in out) == (0, True)
+    assert (code, "name: train-program" in out) == (0, True)
     secret = 'the Secret "train-program", with the folder of the scripts'
     assert err == f"the pods also need {secret}: `tfk8s up` creates it\n"
 

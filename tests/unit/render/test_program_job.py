@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from job_files import PROGRAMS, job_file
 
@@ -14,9 +16,9 @@ from tfk8s.render import manifests, program_job
 from tfk8s.render.pods import Object
 
 
-def objects(*jobs: Job, digest: str = "", **settings: object) -> dict[tuple[str, str], Object]:
+def objects(*jobs: Job, secrets: Sequence[str] = (), **settings: object) -> dict[tuple[str, str], Object]:
     cluster: JobFile = job_file("demo", *jobs, **{"image": "tf:1", **settings})
-    return {(item["kind"], item["metadata"]["name"]): item for item in render.objects(cluster, "ns", digest)}
+    return {(item["kind"], item["metadata"]["name"]): item for item in render.objects(cluster, "ns", secrets)}
 
 
 def worker(*words: str, **settings: object) -> Job:
@@ -47,7 +49,7 @@ def test_grace_is_for_programs_and_not_for_servers() -> None:
 
 def test_job_of_a_script() -> None:
     run = RunPolicy(max_restarts=5, timeout=7200, success="worker/0")
-    job = objects(worker("train.py", "$(HOME)"), run=run, digest="abc")["Job", "demo-worker"]
+    job = objects(worker("train.py", "$(HOME)"), run=run, secrets=["first", "second"])["Job", "demo-worker"]
     template = job["spec"].pop("template")
     assert job["spec"] == {
         "completionMode": "Indexed",
@@ -74,11 +76,20 @@ def test_job_of_a_script() -> None:
     words = ["python3", "-P", "-m", "tfk8s.task.programs.pod", "exit-code", "5", "train.py", "$$(HOME)"]
     assert container["command"] == words
     assert {"startupProbe", "readinessProbe"}.isdisjoint(container)
-    assert {volume["name"]: volume.get("secret") for volume in pod["volumes"]} == {
-        "tfk8s": None, "scratch": None, "program": {"secretName": "demo-program-abc"}, "work": None,
+    parts = [
+        {
+            "secret": {
+                "name": name,
+                "items": [{"key": "program.tar.gz", "path": f"program.tar.gz.{part}"}],
+            }
+        }
+        for name, part in (("first", "00"), ("second", "01"))
+    ]
+    assert {volume["name"]: volume.get("projected") for volume in pod["volumes"]} == {
+        "tfk8s": None, "scratch": None, "program": {"sources": parts}, "work": None,
     }  # fmt: skip
     values = {variable["name"]: variable.get("value") for variable in container["env"]}
-    assert values["TFK8S_ARCHIVE"] == "/opt/tfk8s/program/program.tar.gz"
+    assert values["TFK8S_ARCHIVE"] == "/opt/tfk8s/program"
     assert values["PYTHONUNBUFFERED"] == "1"
     assert "TFK8S_TARGET" not in values
 

@@ -38,7 +38,7 @@ EndRecord = Callable[[str, Sequence[Object]], None]
 
 
 def apply(
-    client: Client, namespace: str, name: str, objects: Sequence[Object], secret: Object | None = None, *,
+    client: Client, namespace: str, name: str, objects: Sequence[Object], secrets: Sequence[Object] = (), *,
     keeps_record: bool = False, dry_run: bool = False,
 ) -> Plan:  # fmt: skip
     """Apply the objects, and delete the cluster's other objects; return the changes.
@@ -50,7 +50,7 @@ def apply(
     Args:
         name: the cluster's.
         objects: the cluster's objects, in order.
-        secret: the Secret with the folder of the programs' scripts.
+        secrets: the Secrets with the folder of the programs' scripts.
         keeps_record: leave the Job that writes the cluster's record, if no other Job keeps its limits.
         dry_run: change nothing.
 
@@ -87,7 +87,7 @@ def apply(
     after = (
         [helm.preview(client, namespace, *pair) for pair in zip(objects, before, strict=True)]
         if by_helm
-        else list(_apply_all(client, namespace, objects, secret, dry_run=dry_run, force=wish is not None))
+        else list(_apply_all(client, namespace, objects, secrets, dry_run=dry_run, force=wish is not None))
     )
     pairs = [*zip(before, after, strict=True), *((old, None) for old in obsolete)]
     restarted = [(old, new) for old, new in pairs if old and new and _template(old) != _template(new)]
@@ -115,7 +115,7 @@ def _refused_pods(
 ) -> InvalidInput | None:  # fmt: skip
     """Return the error about pods that would replace running ones, if Kueue or the API server refuses them."""
     running = [(old, item) for old, item in zip(before, objects, strict=True) if old and manifests.has_tasks(item)]
-    after = _apply_all(client, namespace, [item for _, item in running], None, dry_run=True, force=force)
+    after = _apply_all(client, namespace, [item for _, item in running], (), dry_run=True, force=force)
     changed = [(old, new) for (old, _), new in zip(running, after, strict=True) if _template(old) != _template(new)]
     return queue_changes.refusal(name, changed) or pods_dry_run.refusal(client, namespace, changed)
 
@@ -142,7 +142,7 @@ def _apply_all(
     client: Client,
     namespace: str,
     objects: Sequence[Object],
-    secret: Object | None,
+    secrets: Sequence[Object],
     *,
     dry_run: bool,
     force: bool = False,
@@ -161,8 +161,8 @@ def _apply_all(
                 applied = owned  # a dry run has created no Role
             else:
                 raise
-        if item["kind"] == "ConfigMap" and secret and not dry_run:
-            program_archives.create(client, namespace, secret, applied)
+        if item["kind"] == "ConfigMap" and not dry_run:
+            program_archives.create(client, namespace, secrets, applied)
         account = applied if item["kind"] == "ServiceAccount" else account
         yield applied
 

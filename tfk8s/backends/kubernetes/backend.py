@@ -88,7 +88,7 @@ class KubernetesBackend:
         Raises:
             InvalidInput: the job file lacks what Kubernetes needs.
         """
-        return self._objects(job_file, program_archives.pack(job_file))
+        return self._objects(job_file, program_archives.secrets(job_file.name, program_archives.pack(job_file)))
 
     def apply(self, job_file: JobFile) -> bool:
         """Apply the job file's objects; return whether anything changed. With a lease, renew the lease from now on.
@@ -194,11 +194,11 @@ class KubernetesBackend:
     def _apply(self, job_file: JobFile, *, dry_run: bool = False) -> Plan:
         served, namespace = self._client.require_version(), self._namespace_for(job_file)
         job_file = gangs.decided(self._client, namespace, job_file, served)
-        archive = program_archives.pack(job_file)
+        secrets = program_archives.secrets(job_file.name, program_archives.pack(job_file))
         job_file, keeps_record = shared_history.decided(
-            self._client, namespace, job_file, lambda file: self._objects(file, archive)
+            self._client, namespace, job_file, lambda file: self._objects(file, secrets)
         )
-        objects, secret = self._objects(job_file, archive), program_archives.secret(job_file.name, archive)
+        objects = self._objects(job_file, secrets)
         lifetime.require_rights(self._client, namespace, objects)
         cluster_fit.require_room(self._client, namespace, job_file, objects)
         default_deny.require_connections(self._client, namespace, job_file, objects)
@@ -212,13 +212,14 @@ class KubernetesBackend:
                 # The API server may refuse what users write below `pod`. Then nothing is to be changed.
                 apply.apply(self._client, namespace, job_file.name, objects, dry_run=True)
             return apply.apply(
-                self._client, namespace, job_file.name, objects, secret, keeps_record=keeps_record, dry_run=dry_run
+                self._client, namespace, job_file.name, objects, secrets, keeps_record=keeps_record, dry_run=dry_run
             )
         except ApiError as error:
             raise pod_refusals.in_words_of(job_file, error, objects) from error
 
-    def _objects(self, job_file: JobFile, archive: bytes | None) -> list[Object]:
-        return render.objects(job_file, self._namespace_for(job_file), program_archives.digest(archive))
+    def _objects(self, job_file: JobFile, secrets: Sequence[Object]) -> list[Object]:
+        names = [secret["metadata"]["name"] for secret in secrets]
+        return render.objects(job_file, self._namespace_for(job_file), names)
 
     def _namespace_for(self, job_file: JobFile) -> str:
         return self._namespace or job_file.namespace or self._client.namespace

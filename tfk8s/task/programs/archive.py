@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import tarfile
 import zlib
@@ -13,19 +14,29 @@ from tfk8s.task.programs.folder_writer import FolderWriter, InvalidPath
 def unpack(archive: Path) -> None:
     """Unpack an archive of `script_archive.pack` into the current folder.
 
+    Args:
+        archive: the file, or a folder with its parts, whose names are in their order.
+
     Raises:
         tarfile.TarError: the archive is incomplete, or has more than folders and regular files.
         InvalidPath: a path leads out of the folder.
         OSError: the files can't be written.
     """
     try:
-        with tarfile.open(archive) as files, FolderWriter(Path()) as folder:
+        with _open(archive) as files, FolderWriter(Path()) as folder:
             for member in files:
                 _add(folder, files, member)
     except (EOFError, zlib.error, ArithmeticError, ValueError) as error:  # of tarfile's parts, for damaged archives
         if isinstance(error, InvalidPath):
             raise
         raise tarfile.ReadError(f"the archive is damaged: {error}") from error
+
+
+def _open(archive: Path) -> tarfile.TarFile:
+    if archive.is_file():
+        return tarfile.open(archive)
+    parts = sorted(archive.glob("[!.]*"))  # kubelet's own folders there begin with dots
+    return tarfile.open(fileobj=io.BytesIO(b"".join(part.read_bytes() for part in parts)))
 
 
 def _add(folder: FolderWriter, files: tarfile.TarFile, member: tarfile.TarInfo) -> None:

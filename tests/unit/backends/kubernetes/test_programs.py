@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,8 +30,9 @@ from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.spec import Job, Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import InvalidInput
-from tfk8s.render import manifests
+from tfk8s.render import manifests, program_job
 from tfk8s.render.pods import Object
+from tfk8s.task.programs import archive
 from tfk8s.task.programs import pod as process_1
 
 WORKER = Job(name="worker", tasks=2, program=Program(("python3", "-m", "trainer")))
@@ -305,20 +307,50 @@ def scripts(folder: Path) -> Any:
     return job_file("demo", script, Job(name="other", program=WORKER.program))
 
 
+def folder_secrets(folder: Path) -> dict[str, bytes]:
+    secrets = program_archives.secrets("demo", program_archives.pack(scripts(folder)))
+    return {item["metadata"]["name"]: base64.b64decode(item["data"]["program.tar.gz"]) for item in secrets}
+
+
 def test_secret_has_the_folder_and_its_hash(folder: Path) -> None:
-    archive = program_archives.pack(scripts(folder))
-    assert archive is not None
-    secret = program_archives.secret("demo", archive)
-    assert secret is not None
-    assert secret["metadata"]["name"] == f"demo-program-{program_archives.digest(archive)}"
-    assert base64.b64decode(secret["data"]["program.tar.gz"]) == archive
+    before = folder_secrets(folder)
+    digest = hashlib.sha256(program_archives.pack(scripts(folder)) or b"").hexdigest()[:10]
+    assert before == {f"demo-program-{digest}": program_archives.pack(scripts(folder))}
     (folder / "train.py").write_text("print(2)")
-    assert program_archives.digest(program_archives.pack(scripts(folder))) != program_archives.digest(archive)
+    assert before.keys().isdisjoint(folder_secrets(folder))
+
+
+def test_parts_of_a_large_folder_are_unpacked_in_their_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "vocabulary").write_bytes(content := os.urandom(2_500_000))
+    parts = [*folder_secrets(folder).values()]
+    assert [len(part) == 1 << 20 for part in parts] == [True, True, False]
+    mounted, work = folder / "mounted", folder / "work"
+    (mounted / "..2026_11_28").mkdir(parents=True)
+    (mounted / "..data").symlink_to("..2026_11_28")
+    for (index, part), secret in zip(enumerate(parts), render_sources(3), strict=True):
+        (mounted / "..data" / (name := secret["items"][0]["path"])).write_bytes(part)
+        (mounted / name).symlink_to(f"..data/{name}")
+        assert secret["name"] == f"s{index}"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    archive.unpack(mounted)
+    assert {path.name: path.read_bytes() for path in work.iterdir()} == {"train.py": b"print(1)", "vocabulary": content}
+
+
+def render_sources(count: int) -> list[Object]:
+    program, _ = program_job.volumes([f"s{index}" for index in range(count)], "2Gi")
+    return [source["secret"] for source in program["projected"]["sources"]]
+
+
+def test_names_of_parts_are_in_their_order() -> None:
+    names = [source["items"][0]["path"] for source in render_sources(program_job.MAX_PARTS)]
+    assert names == sorted(names)
+    assert len({*names}) == len(names)
 
 
 def test_commands_have_no_secret() -> None:
     assert program_archives.pack(job_file("demo", WORKER)) is None
-    assert program_archives.secret("demo", None) is None
+    assert program_archives.secrets("demo", None) == []
 
 
 @pytest.mark.parametrize(
@@ -330,8 +362,8 @@ def test_commands_have_no_secret() -> None:
         ),
         (lambda folder: (folder / "train.py").unlink(), 'there is no script "{0}/train.py"'),
         (
-            lambda folder: (folder / "data").write_bytes(os.urandom(1_100_000)),
-            'the folder "{0}" has 1100 kB, compressed; the pods of a program get at most 1048 kB',
+            lambda folder: (folder / "data").write_bytes(os.urandom(16_800_000)),
+            'the folder "{0}" has 16805 kB, compressed; the pods of a program get at most 16777 kB',
         ),
     ],
     ids=["ignored", "no script", "too large"],
@@ -352,11 +384,12 @@ def test_secrets_that_no_job_needs_any_more_are_deleted() -> None:
 
     script = Job(name="worker", program=Program(("train.py",), "/f"))
 
-    def made(digest: str) -> list[Object]:
-        return render.objects(job_file("demo", script, image="tf:1"), "ns", digest)
+    def made(*digests: str) -> list[Object]:
+        names = [f"demo-program-{digest}" for digest in digests]
+        return render.objects(job_file("demo", script, image="tf:1"), "ns", names)
 
     api: Any = Api()
-    program_archives.delete_obsolete(api, "ns", "demo", [None, *made("old")], made("new"))
+    program_archives.delete_obsolete(api, "ns", "demo", [None, *made("same", "old")], made("same", "new"))
     program_archives.delete_obsolete(api, "ns", "demo", made("new"), made("new"))
     query = {
         "labelSelector": "app.kubernetes.io/name=tfk8s,app.kubernetes.io/instance=demo",

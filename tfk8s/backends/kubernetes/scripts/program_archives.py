@@ -1,4 +1,4 @@
-"""The folder of scripts that run as programs: it travels in a Secret, whose name has a hash of the folder."""
+"""The folder of scripts that run as programs: it travels in Secrets, whose names have hashes of its parts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pack(job_file: JobFile) -> bytes | None:
     found = sent_folder.find(folder)
     found.report_credentials()
     archive = script_archive.pack_folder(found)
-    if len(archive) > (most := program_job.max_archive_bytes()):
+    if len(archive) > (most := program_job.MAX_PARTS * program_job.max_secret_bytes()):
         raise InvalidInput(
             f'the folder "{folder}" has {len(archive) // 1000} kB, compressed; the pods of a program get at most '
             f"{most // 1000} kB",
@@ -42,25 +42,26 @@ def pack(job_file: JobFile) -> bytes | None:
     return archive
 
 
-def digest(archive: bytes | None) -> str:
-    """Return a hash of an archive, for the name of its Secret; "" without an archive."""
-    return hashlib.sha256(archive).hexdigest()[:_DIGEST_LENGTH] if archive else ""
+def secrets(cluster: str, archive: bytes | None) -> list[Object]:
+    """Return the Secrets of an archive's parts, in their order."""
+    size = program_job.max_secret_bytes()
+    parts = [archive[begin : begin + size] for begin in range(0, len(archive), size)] if archive else []
+    return [_secret(cluster, part) for part in parts]
 
 
-def secret(cluster: str, archive: bytes | None) -> Object | None:
-    """Return the Secret of an archive."""
-    if archive is None:
-        return None
-    made = manifests.new_object("Secret", "v1", program_job.secret_name(cluster, digest(archive)), cluster)
-    return made | {"data": program_job.secret_data(archive)}
+def _secret(cluster: str, part: bytes) -> Object:
+    digest = hashlib.sha256(part).hexdigest()[:_DIGEST_LENGTH]
+    made = manifests.new_object("Secret", "v1", program_job.secret_name(cluster, digest), cluster)
+    return made | {"data": program_job.secret_data(part)}
 
 
-def create(client: Client, namespace: str, secret: Object, config_map: Object) -> None:
-    """Create a Secret unless it exists. The ConfigMap of the cluster owns it: both are deleted together."""
+def create(client: Client, namespace: str, secrets: Iterable[Object], config_map: Object) -> None:
+    """Create the Secrets that do not exist. The ConfigMap of the cluster owns them: all are deleted together."""
     metadata = config_map["metadata"]
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": metadata["name"], "uid": metadata["uid"]}
-    owned = {**secret, "metadata": {**secret["metadata"], "ownerReferences": [owner]}}
-    objects.create_missing(client, namespace, owned)
+    for secret in secrets:
+        owned = {**secret, "metadata": {**secret["metadata"], "ownerReferences": [owner]}}
+        objects.create_missing(client, namespace, owned)
 
 
 def delete_obsolete(
@@ -77,10 +78,4 @@ def delete_obsolete(
 
 def _names(items: Iterable[Object]) -> set[str]:
     """Return the names of the Secrets that Jobs of programs need."""
-    return {
-        volume["secret"]["secretName"]
-        for item in items
-        if manifests.is_program(item)
-        for volume in item["spec"]["template"]["spec"]["volumes"]
-        if volume["name"] == "program"
-    }
+    return {name for item in items if manifests.is_program(item) for name in program_job.secret_names(item)}

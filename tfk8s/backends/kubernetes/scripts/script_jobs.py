@@ -104,7 +104,7 @@ def _create(
 
     With `stdin`, the script waits until somebody attaches to its standard input.
     """
-    small = len(archive) <= program_job.max_archive_bytes(package_files.zip_of_scripts())
+    small = len(archive) <= program_job.max_secret_bytes(package_files.zip_of_scripts())
     master = cluster.workload(cluster.master.job)
     if master is None:
         raise ClusterError(f'the master of "{cluster.name}" is missing', help="`tfk8s up` creates it again")

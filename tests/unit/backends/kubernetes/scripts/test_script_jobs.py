@@ -52,7 +52,7 @@ def test_a_secret_is_never_over_its_limit(monkeypatch: pytest.MonkeyPatch, size:
 
 
 def test_the_folder_of_programs_has_the_secret_for_itself() -> None:
-    assert program_job.max_archive_bytes() == LIMIT
+    assert program_job.max_secret_bytes() == LIMIT
 
 
 def test_a_secret_holds_the_folders_that_are_no_large_ones_beside_the_package() -> None:
