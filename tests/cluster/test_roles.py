@@ -9,6 +9,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.transport import Transport
+from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.cli import scripts
 from tfk8s.cli.app import main
 from tfk8s.cluster import network_policy
@@ -138,6 +139,7 @@ def test_the_role_of_a_user_is_sufficient_and_minimal(become, tfk8s, asked, file
     assert tfk8s("submit", "ours", str(files / "large" / "script.py")) == "no input\n"
     assert tfk8s("submit", "--fresh", "ours", str(files / "large" / "script.py")) == "no input\n"
     tfk8s("stop", "ours", tfk8s("submit", "--detach", "ours", str(files / "small" / "script.py")).strip())
+    assert KubernetesBackend(namespace=team).shared.note_bad_places("ours", ["ours-worker-0"])
     tfk8s("restart", "--no-wait", "ours", "worker/0")
     tfk8s("scale", "ours", "worker=2")
     tfk8s("diff", str(files / "one.yaml"), code=1)

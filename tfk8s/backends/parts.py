@@ -221,6 +221,13 @@ class Shared(Protocol):
         """Return the claims that `apply` made, also those of clusters that were removed."""
         ...
 
+    def note_bad_places(self, name: str, pods: Sequence[str]) -> bool:
+        """Note which pods of a cluster lack the GPUs of their nodes, for the next starts of their tasks.
+
+        The result is False if this user may not note that.
+        """
+        ...
+
     def pull_history(self, claim: str | None, *, cluster: str | None, last: int, image: str | None) -> Pulled:
         """Bring the newest records of a shared history into the history of this user.
 

@@ -59,7 +59,7 @@ def status(
     memory, gpus), cost (amount, currency; null without rates), and tasks, each with task, job, index, phase, address,
     where, restarts, exit_code, since, progress (step, total, rate, remaining, metrics), reason; and scripts, each
     with script, phase, exit_code, command, where, since, progress, reason; and stragglers, each with task, job,
-    index, rate (steps in a second), and the median of its job.
+    index, rate (steps in a second), and the median of its job; and bad_nodes, each with task, job, index, node, reason.
     """
     if name is not None and (entry := past(name)):
         _show_past(entry, output, watch=watch)
@@ -169,8 +169,9 @@ def _show(cluster: ClusterStatus, output: str | None) -> None:
     if cluster.limits_problem or (is_limited and not cluster.reason):
         say(f"\n{_limits(cluster)}")
     say("\n" + task_table(cluster.tasks, sys.stdout))
-    if slow := cluster.stragglers:
-        say("\n" + "\n".join(f"slow: {one}" for one in slow))
+    notes = [*(f"slow: {one}" for one in cluster.stragglers), *(f"bad node {one}" for one in cluster.bad_nodes)]
+    if notes:
+        say("\n" + "\n".join(notes))
     if cluster.gang:
         say(f"\ngang: {cluster.gang}")
     if cluster.interpreter:

@@ -62,6 +62,7 @@ def cluster(status: ClusterStatus) -> Document:
         "scripts": [_script(script) for script in status.scripts],
         "tasks": [_task(task) for task in status.tasks],
         "stragglers": [{**slow._asdict(), **task_name(slow.task)} for slow in status.stragglers],
+        "bad_nodes": [{**bad._asdict(), **task_name(bad.task)} for bad in status.bad_nodes],
     }
 
 

@@ -54,20 +54,28 @@ def require_gpus(backend: Backend, status: ClusterStatus, *, keep: bool = True) 
     more = f"; and {len(lacking) - len(named)} more tasks" if len(lacking) > len(named) else ""
     jobs = ", ".join(dict.fromkeys(f"jobs.{task.job}" for task in lacking))
     good = {tasks[task].node for task in seen if task in tasks and task not in lacking}
-    bad = {tasks[task].node for task in lacking} - good - {""}
+    bad = [task for task in lacking if tasks[task].node not in {*good, ""}] if good else []
     is_up = f'cluster "{status.name}" is up, but ' if keep else ""
     log = f"tfk8s logs{backend.flags} {status.name} {lacking[0]} shows TensorFlow's messages"
     raise ClusterError(
         f"{is_up}TensorFlow does not see all GPUs: {'; '.join(parts)}{more}",
         help=f"{log if keep else '`tfk8s run --keep` leaves the cluster and its logs'}; "
-        f"gpus_optional: true in {jobs} lets tasks run without GPUs" + (_blame(sorted(bad)) if good and bad else ""),
+        f"gpus_optional: true in {jobs} lets tasks run without GPUs"
+        + (_blame(backend, status.name, [tasks[task] for task in bad], keep=keep) if bad else ""),
     )
 
 
-def _blame(nodes: Sequence[str]) -> str:
-    """Return the advice to leave out nodes on which no task sees its GPUs, while tasks on other nodes do."""
-    options = " ".join(f"--avoid {node}" for node in nodes)
-    return f"; tasks on other nodes see their GPUs, and `tfk8s up {options} FILE` leaves out {' and '.join(nodes)}"
+def _blame(backend: Backend, name: str, lacking: Sequence[TaskStatus], *, keep: bool) -> str:
+    """Note that the nodes of tasks show no GPUs, while other nodes do; return the advice to leave them out."""
+    nodes = sorted({task.node for task in lacking})
+    options, names = " ".join(f"--avoid {node}" for node in nodes), " and ".join(nodes)
+    pods = [task.runs_on.partition(" on ")[0] for task in lacking]
+    again = ""
+    if keep and backend.shared is not None and backend.shared.note_bad_places(name, pods):
+        which = f" {lacking[0].task}" if len(lacking) == 1 and not lacking[0].is_program else ""
+        again = f"`tfk8s restart{backend.flags} {name}{which}` starts {format_tasks([task.task for task in lacking])} "
+        again += "on another node, once; "
+    return f"; tasks on other nodes see their GPUs: {again}`tfk8s up {options} FILE` leaves out {names}"
 
 
 def _seen_by_servers(backend: Backend, status: ClusterStatus) -> dict[Task, int]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from tfk8s.core import programs, roles
 from tfk8s.core.lifetime import NO_LIMITS, Limits, Suspension
+from tfk8s.core.output.task_notes import BadNode, Straggler
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.resources import NOTHING, Resources
 from tfk8s.core.spec import Task
@@ -49,6 +49,7 @@ class TaskStatus:
         exit_code: the exit code of a program that has ended and is not run again, 128 + N for signal N; else None.
         has_given_up: whether the server has ended for a reason that another start can't mend.
         progress: what the program has said by `tfk8s.progress`; None if nothing, or if the backend was not asked.
+        bad_node: the node that may be at fault for the task's failure, and that the task's next start avoids.
     """
 
     task: Task
@@ -66,6 +67,7 @@ class TaskStatus:
     exit_code: int | None = None
     has_given_up: bool = False
     progress: StepProgress | None = None
+    bad_node: BadNode | None = None
 
     @property
     def node(self) -> str:
@@ -133,23 +135,6 @@ class ScriptStatus:
     exit_code: int | None = None
     reason: str = ""
     progress: StepProgress | None = None
-
-
-class Straggler(NamedTuple):
-    """A task whose program is much slower than those of its job.
-
-    Attributes:
-        task: the task.
-        rate: its steps in a second.
-        median: the rate in the middle of the job's tasks; of two, the higher one.
-    """
-
-    task: Task
-    rate: float
-    median: float
-
-    def __str__(self) -> str:
-        return f"{self.task} makes {self.rate:.3g} steps/s, and {self.median:.3g} are usual in its job"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +238,11 @@ class ClusterStatus:
             median = sorted(rate for rate, _ in rated)[len(rated) // 2]
             slow += (Straggler(task, rate, median) for rate, task in rated if rate < median / 2)
         return slow
+
+    @property
+    def bad_nodes(self) -> list[BadNode]:
+        """The nodes that may be at fault for failures of tasks, in the order of the tasks."""
+        return [task.bad_node for task in self.tasks if task.bad_node]
 
     @property
     def has_servers(self) -> bool:

@@ -19,7 +19,7 @@ from tfk8s.core.lifetime import SUSPENDED
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.core.storage import claims
 from tfk8s.core.storage.volumes import Volume
-from tfk8s.render import gang, kueue, package_files, pod_volumes, pods, program_job
+from tfk8s.render import gang, kueue, package_files, placement, pod_volumes, pods, program_job
 from tfk8s.render.pods import Object
 
 NAME = "app.kubernetes.io/name"
@@ -199,6 +199,7 @@ def scaled(workload: Object, tasks: Mapping[str, int]) -> Object:
         if name in _OF_SETS or (is_job and not name.startswith(of_others))
     }
     spec = program_job.own_spec(workload) if is_job else copy.deepcopy(workload["spec"])
+    spec["template"] = placement.anywhere(spec["template"])
     variables = {variable["name"]: variable for variable in spec["template"]["spec"]["containers"][0]["env"]}
     if "TFK8S_JOBS" in variables:
         variables["TFK8S_JOBS"]["value"] = compact.scale_jobs(variables["TFK8S_JOBS"]["value"], tasks)

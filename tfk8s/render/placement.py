@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tfk8s.core.job_file.mappings import Topology
@@ -21,6 +22,8 @@ GKE_GPU_LABELS = (
     "cloud.google.com/gke-max-shared-clients-per-gpu",
 )
 HOST = "kubernetes.io/hostname"
+AVOIDED = "tfk8s.dev/avoided"  # the annotation of pods that avoid nodes in one start, with the names of the nodes
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NODE_LABELS = {"host": HOST, "zone": "topology.kubernetes.io/zone"}
 
 
@@ -66,15 +69,66 @@ def field_of(label: str, value: str) -> str:
 
 def avoided(pod: Object) -> list[str]:
     """Return the names of the nodes that the spec of a pod avoids."""
-    rule = pod.get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    rule = pod.get("affinity", {}).get("nodeAffinity", {}).get(_REQUIRED, {})
     fields = [field for term in rule.get("nodeSelectorTerms", ()) for field in term.get("matchFields", ())]
     return [name for field in fields if field["operator"] == "NotIn" for name in field["values"]]
 
 
+def away_from(template: Object, nodes: Iterable[str]) -> Object:
+    """Return a pod template whose pods use none of the nodes, and carry an annotation with their names."""
+    more = [name for name in nodes if name not in avoided(template["spec"])]
+    if not more:
+        return template
+    made = copy.deepcopy(template)
+    affinity = made["spec"].setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    terms = affinity.setdefault(_REQUIRED, {}).setdefault("nodeSelectorTerms", []) or [{}]
+    affinity[_REQUIRED]["nodeSelectorTerms"] = terms
+    for term in terms:  # a node needs to match one of them
+        term["matchFields"] = [*term.get("matchFields", ()), *map(_is_not, more)]
+    made["metadata"].setdefault("annotations", {})[AVOIDED] = ",".join(more)
+    return made
+
+
+def anywhere(template: Object) -> Object:
+    """Return a pod template without what `away_from` has added."""
+    if not (names := avoided_once(template)):
+        return template
+    made = copy.deepcopy(template)
+    _drop(made["metadata"], "annotations", AVOIDED)
+    affinity = made["spec"].get("affinity", {})
+    rule = affinity.get("nodeAffinity", {}).get(_REQUIRED, {})
+    for term in rule.get("nodeSelectorTerms", ()):
+        fields = [field for field in term.get("matchFields", ()) if field not in map(_is_not, names)]
+        term["matchFields"] = fields
+        if not fields:
+            del term["matchFields"]
+    if not any(rule.get("nodeSelectorTerms", ())):
+        _drop(affinity, "nodeAffinity", _REQUIRED)
+        _drop(made["spec"], "affinity", "nodeAffinity", if_empty=True)
+    return made
+
+
+def avoided_once(item: Object) -> list[str]:
+    """Return the names that `away_from` has given to a pod template, from the template or one of its pods."""
+    return list(filter(None, item["metadata"].get("annotations", {}).get(AVOIDED, "").split(",")))
+
+
+def _drop(parent: Object, field: str, key: str, *, if_empty: bool = False) -> None:
+    """Remove a key of a mapping, perhaps only if its value is empty, and then the mapping if nothing is left."""
+    mapping = parent.get(field, {})
+    if not (if_empty and mapping.get(key)):
+        mapping.pop(key, None)
+    if not mapping:
+        parent.pop(field, None)
+
+
+def _is_not(name: str) -> Object:
+    """Return a requirement of a node. The API server allows one name in each (ValidateNodeFieldSelector...)."""
+    return {"key": "metadata.name", "operator": "NotIn", "values": [name]}
+
+
 def _not_on(nodes: Sequence[str]) -> Object:
-    """Return a node affinity. The API server allows one name in each requirement (ValidateNodeFieldSelector...)."""
-    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in nodes]
-    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": fields}]}}
+    return {_REQUIRED: {"nodeSelectorTerms": [{"matchFields": list(map(_is_not, nodes))}]}}
 
 
 def _topology(topology: Topology, labels: Mapping[str, str]) -> Object:

@@ -81,6 +81,7 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "", "pods/exec", "get create", ("submit", "restart", "exec", "cp", "dashboard", *_INSIDE)
     yield "", "pods/attach", "get create", ("submit",)  # for the script's standard input
     yield "", "pods", "delete", ("restart",)
+    yield "", "pods", "patch", ("up", "restart", "scale")  # the notes of bad nodes, and starts away from them
     yield "", "pods", "create", ("doctor",)  # two pods test the network
     yield "", "pods", "deletecollection", ("up", "restart", "scale", "down")
     yield "apps", "statefulsets", "patch", ("scale", "suspend", "resume")

@@ -15,6 +15,7 @@ from job_files import job_file
 
 from tfk8s.cli import output, start_progress
 from tfk8s.core.lifetime import Limits
+from tfk8s.core.output.task_notes import BadNode
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import LogLine
@@ -69,6 +70,7 @@ DOCUMENT = {
     "cost": None,
     "scripts": [],
     "stragglers": [],
+    "bad_nodes": [],
     "tasks": [
         {
             **task,
@@ -220,6 +222,18 @@ def test_status_and_ls_show_progress(run: Run, backend: FakeBackend) -> None:
         },
         None,
     ]  # fmt: skip
+
+
+def test_status_names_nodes_that_may_be_at_fault(run: Run) -> None:
+    backend = FakeBackend(job_file(worker=2))
+    bad = BadNode(Task("worker", 1), "node-7", "sees no GPUs")
+    backend.statuses["mnist"] = change("worker/1", bad_node=bad)(backend.statuses["mnist"])
+    with use_backend(backend):
+        lines = run("status", "mnist")[1].splitlines()
+        assert "bad node node-7: worker/1 sees no GPUs there, and its job runs on other nodes" in lines
+        assert json.loads(run("status", "mnist", "-o", "json")[1])["bad_nodes"] == [
+            {"task": "worker/1", "job": "worker", "index": 1, "node": "node-7", "reason": "sees no GPUs"}
+        ]
 
 
 def test_status_names_stragglers(run: Run) -> None:

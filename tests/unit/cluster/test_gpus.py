@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Any, ClassVar
 
 import pytest
 from job_files import job_file
@@ -140,8 +141,38 @@ def test_a_node_that_shows_no_gpus_is_named(programs: Backend, nodes: tuple[str,
         programs.statuses["p"] = change(f"worker/{index}", runs_on=place)(programs.statuses["p"])
     with pytest.raises(ClusterError) as caught:
         require_gpus(programs, programs.observe("p"))
-    advice = f"; tasks on other nodes see their GPUs, and {bad}" if bad else ""
+    advice = f"; tasks on other nodes see their GPUs: {bad}" if bad else ""
     assert str(caught.value.help).endswith(f"lets tasks run without GPUs{advice}")
+
+
+@pytest.mark.parametrize(
+    ("may", "keep", "command"),
+    [
+        (True, True, "`tfk8s restart --local p` starts worker/2 on another node, once; "),
+        (False, True, ""),  # this user may not note it
+        (True, False, ""),  # no task is left that could start
+    ],
+)
+def test_the_next_start_of_a_task_avoids_the_node(programs: Backend, may: bool, keep: bool, command: str) -> None:
+    class Shared:
+        noted: ClassVar[list[tuple[str, Sequence[str]]]] = []
+
+        def note_bad_places(self, name: str, pods: Sequence[str]) -> bool:
+            self.noted.append((name, pods))
+            return may
+
+    shared: Any = Shared()
+    programs.shared = shared
+    programs.seen, programs.reasons = {"worker/0": 1, "worker/1": 1}, {"worker/2": CPUS}
+    for index in range(3):
+        update = change(f"worker/{index}", runs_on=f"p-worker-{index}-abcde on node-{index}")
+        programs.statuses["p"] = update(programs.statuses["p"])
+    with pytest.raises(ClusterError) as caught:
+        require_gpus(programs, programs.observe("p"), keep=keep)
+    assert str(caught.value.help).endswith(
+        f"; tasks on other nodes see their GPUs: {command}`tfk8s up --avoid node-2 FILE` leaves out node-2"
+    )
+    assert Shared.noted == ([("p", ["p-worker-2-abcde"])] if keep else [])
 
 
 def test_no_node_is_named_where_all_lack_their_gpus(programs: Backend) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from job_files import EVERYTHING, PROGRAMS
 
 from tfk8s import render
@@ -44,3 +47,46 @@ def test_a_name_has_a_requirement_of_its_own() -> None:
     for pod in pods(PROGRAMS_THAT_AVOID):
         (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
         assert [len(field["values"]) for field in term["matchFields"]] == [1, 1]
+
+
+NAMES = st.lists(st.sampled_from(["a", "b", "c.example", "d-1"]), min_size=1, max_size=3, unique=True)
+RULES = st.fixed_dictionaries(
+    {},
+    optional={
+        "preferredDuringSchedulingIgnoredDuringExecution": st.just([{"weight": 1, "preference": {}}]),
+        "requiredDuringSchedulingIgnoredDuringExecution": st.fixed_dictionaries({
+            "nodeSelectorTerms": st.lists(
+                st.sampled_from([
+                    {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z"]}]},
+                    {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["a"]}]},
+                ]),
+                min_size=1, max_size=2,
+            )
+        }),
+    },
+)  # fmt: skip
+AFFINITIES = st.fixed_dictionaries(
+    {}, optional={"nodeAffinity": RULES.filter(bool), "podAntiAffinity": st.just({"x": 1})}
+)
+TEMPLATES = st.builds(
+    lambda affinity, annotations: {
+        "metadata": {"labels": {}, **({"annotations": annotations} if annotations else {})},
+        "spec": {"containers": [], **({"affinity": affinity} if affinity else {})},
+    },
+    AFFINITIES,
+    st.dictionaries(st.just("team"), st.just("a")),
+)
+
+
+@given(TEMPLATES, NAMES)
+def test_a_template_avoids_nodes_for_one_start(template: Object, nodes: list[str]) -> None:
+    before = copy.deepcopy(template)
+    made = placement.away_from(template, nodes)
+    assert {*placement.avoided(template["spec"]), *nodes} == {*placement.avoided(made["spec"])}
+    rule = made["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    added = {*placement.avoided_once(made)}
+    assert added == {*nodes} - {*placement.avoided(template["spec"])}
+    for term in rule["nodeSelectorTerms"]:  # a node that matches any of them may hold the pod
+        assert added <= {name for field in term.get("matchFields", ()) for name in field["values"]}
+    assert placement.anywhere(made) == before == template
+    assert placement.anywhere(template) == template

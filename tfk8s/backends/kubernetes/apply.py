@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from tfk8s.backends.kubernetes import claims, helm, pod_refusals, suspend
+from tfk8s.backends.kubernetes import claims, helm, pod_refusals, restart, suspend
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.claims import DELETE_TIMEOUT
 from tfk8s.backends.kubernetes.pods import containers, pod_ends
 from tfk8s.backends.kubernetes.pods.total_requests import billed_workloads, requested
-from tfk8s.backends.kubernetes.restart import recreate_pods
 from tfk8s.backends.kubernetes.scripts import program_archives
 from tfk8s.backends.kubernetes.workloads import (
+    avoidance,
     deployed,
     gangs,
     lifetime,
@@ -95,7 +95,8 @@ def apply(
         if wish:  # which an obsolete Job may have
             suspend.finish_resume(client, [*after, *filter(lifetime.is_lifetime, obsolete)])
         _delete(client, namespace, obsolete)
-        recreate_pods(client, namespace, name, [new for _, new in restarted])
+        restart.recover(client, namespace, name, after)
+        restart.recreate_pods(client, namespace, name, [new for _, new in restarted])
         program_archives.delete_obsolete(client, namespace, name, [old for old, _ in pairs], after)
     return Plan(
         name=name,
@@ -201,7 +202,8 @@ def _content(item: Object) -> Object:
     if SUSPENDED in metadata.get("annotations", {}):
         metadata["annotations"] = {**metadata["annotations"]}
         del metadata["annotations"][SUSPENDED]
-    return {key: value for key, value in item.items() if key != "status"} | {"metadata": metadata}
+    content = {key: value for key, value in item.items() if key != "status"} | {"metadata": metadata}
+    return avoidance.without(content) if manifests.has_tasks(item) else content
 
 
 def scale(client: Client, cluster: DeployedCluster, tasks: Mapping[str, int]) -> Scaling:
@@ -224,7 +226,7 @@ def scale(client: Client, cluster: DeployedCluster, tasks: Mapping[str, int]) ->
             client.apply(paths.path(item, cluster.namespace), item)
     if not changed or cluster.is_elastic:
         return Scaling.IN_PLACE if changed else Scaling.UNCHANGED
-    recreate_pods(client, cluster.namespace, cluster.name, changed)
+    restart.recreate_pods(client, cluster.namespace, cluster.name, changed)
     for item in filter(manifests.is_program, changed):
         program_jobs.replace(client, cluster.namespace, item)
     return Scaling.RESTARTED

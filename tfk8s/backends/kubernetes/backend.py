@@ -80,7 +80,7 @@ class KubernetesBackend:
             self._notes,
         )
         self.suspending = parts.SuspendingPods(*given)
-        self.shared = parts.SharedNamespace(self._client, namespace)
+        self.shared = parts.SharedNamespace(self._client, namespace, self._namespace_of)
 
     def objects(self, job_file: JobFile) -> list[Object]:
         """Return the objects that `apply` applies.
@@ -179,7 +179,7 @@ class KubernetesBackend:
         if job := cluster.program_job(task.job):
             with status.naming_state(self._client, cluster, task):
                 restart.restart_program(self._client, job, task, pod)
-        else:
+        elif not restart.replace_elsewhere(self._client, cluster, task):
             restart.restart_task(self._client, cluster.namespace, pod)
         return job is None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.workloads import lifetime, program_jobs
+from tfk8s.backends.kubernetes.workloads import lifetime, ownership, program_jobs
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object
@@ -19,9 +19,9 @@ _GIVEN = {
 
 def refusal(item: Object) -> InvalidInput | None:
     """Return the error for a change of an object that Helm installed; None for another object."""
-    metadata = item["metadata"]
-    if metadata.get("labels", {}).get(manifests.MANAGED_BY) != "Helm":
+    if not ownership.is_of_helm(item):
         return None
+    metadata = item["metadata"]
     release = metadata.get("annotations", {}).get("meta.helm.sh/release-name", "RELEASE")
     arguments = f"{release} --namespace {metadata['namespace']}"
     return InvalidInput(

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from tfk8s.backends import devices, suspended
 from tfk8s.backends.kubernetes import claims, shared_history, status, suspend
-from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import MERGE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes import free_gpus
-from tfk8s.backends.kubernetes.workloads import program_jobs, task_files, task_pods
+from tfk8s.backends.kubernetes.workloads import bad_nodes, program_jobs, task_files, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.stacks import Stacks
 from tfk8s.backends.usage import Usage
@@ -181,16 +182,27 @@ class SharedNamespace:
 
     Args:
         namespace: the one that the user has named; None is each that the user may read.
+        namespace_of: returns the namespace of a cluster.
     """
 
-    def __init__(self, client: Client, namespace: str | None) -> None:
-        self._client, self._namespace = client, namespace
+    def __init__(self, client: Client, namespace: str | None, namespace_of: Callable[[str], str]) -> None:
+        self._client, self._namespace, self._namespace_of = client, namespace, namespace_of
 
     def free_gpus(self) -> str:
         """Return the free GPUs by node; "" if the user may not list nodes."""
         with contextlib.suppress(ApiError):
             return free_gpus.describe(self._client, self._namespace or self._client.namespace)
         return ""
+
+    def note_bad_places(self, name: str, pods: Sequence[str]) -> bool:
+        """Note at pods that they lack their GPUs, so that the next start of their tasks avoids their nodes."""
+        change = {"metadata": {"annotations": {bad_nodes.LACKS_GPUS: "true"}}}
+        try:
+            for pod in pods:
+                self._client.send("PATCH", paths.pod(self._namespace_of(name), pod), None, change, MERGE)
+        except ApiError:  # the user may not change pods, or the pod is gone
+            return False
+        return True
 
     def claims(self) -> list[KeptClaim]:
         """Return the claims that were made for clusters, in the namespaces of `clusters`."""

@@ -9,15 +9,18 @@ one before, until the container has run for ten minutes (kubernetes.io/docs/conc
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import commands, paths
-from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.client import Client, Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pods import containers, pod_status
-from tfk8s.backends.kubernetes.workloads import program_status
+from tfk8s.backends.kubernetes.workloads import avoidance, bad_nodes, ownership, program_status
+from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
+from tfk8s.core import naming
 from tfk8s.core.spec import Task
 from tfk8s.errors import ClusterError, InvalidInput, WaitTimeout
 from tfk8s.render import manifests
@@ -87,13 +90,62 @@ def _end_server(client: Client, before: Object) -> bool:
     return True
 
 
+def replace_elsewhere(client: Client, cluster: DeployedCluster, task: Task) -> bool:
+    """Replace the pod of a server by one on another node, if its node may be at fault; return whether that is so."""
+    item, name = cluster.workload(task.job), naming.pod(cluster.name, task.job, task.index)
+    if item is None or ownership.is_of_helm(item):
+        return False
+    find = _finder(client, cluster.namespace, cluster.name, [item])
+    fault = bad_nodes.read(client, cluster.namespace, find(), [item]).get(name)
+    if fault:
+        avoidance.say([(str(task), fault)])
+        path = paths.pod(cluster.namespace, name)
+        avoidance.replace(client, item, [fault.node], find, lambda: client.send("DELETE", path))
+    return fault is not None
+
+
 def recreate_pods(client: Client, namespace: str, name: str, workloads: Iterable[Object]) -> None:
-    """Delete all pods of those workloads that are StatefulSets, which create new pods."""
-    components = [
-        item["metadata"]["labels"][manifests.COMPONENT] for item in workloads if not manifests.is_program(item)
-    ]
-    if not components:
+    """Delete all pods of those workloads that are StatefulSets, which create new pods, away from bad nodes."""
+    sets = [item for item in workloads if not manifests.is_program(item)]
+    if not sets:
         return
+    path = paths.collection("Pod", namespace)
+    faults = bad_nodes.read(client, namespace, _finder(client, namespace, name, sets)(), sets)
+    others = []
+    for item in sets:
+        own = {pod: fault for pod, fault in faults.items() if pod.rpartition("-")[0] == item["metadata"]["name"]}
+        if not own or ownership.is_of_helm(item):
+            others.append(item)
+            continue
+        avoidance.say(own.items())
+        query, nodes = _query(name, [item]), sorted({fault.node for fault in own.values()})
+        find = _finder(client, namespace, name, [item])
+        avoidance.replace(client, item, nodes, find, functools.partial(client.delete_all, path, query))
+    if others:
+        client.delete_all(path, _query(name, others))
+
+
+def recover(client: Client, namespace: str, name: str, objects: Iterable[Object]) -> None:
+    """Finish what a restart that was killed has left half-done, for the objects that `up` has applied."""
+    for item in objects:
+        if item["kind"] == "StatefulSet" and pod_status.is_on_delete(item):
+            avoidance.recover(client, item, _finder(client, namespace, name, [item])())
+
+
+def _finder(client: Client, namespace: str, name: str, stateful_sets: Iterable[Object]) -> Callable[[], list[Object]]:
+    """Return a function that returns the pods of StatefulSets of a cluster."""
+    components = {item["metadata"]["labels"][manifests.COMPONENT] for item in stateful_sets}
+
+    def find() -> list[Object]:
+        pods = client.get(paths.collection("Pod", namespace), paths.of_cluster(name))["items"]
+        return [pod for pod in pods if pod["metadata"]["labels"].get(manifests.COMPONENT) in components]
+
+    return find
+
+
+def _query(name: str, stateful_sets: Iterable[Object]) -> Query:
+    """Return the query for the pods of StatefulSets of a cluster."""
     query = paths.of_cluster(name)
-    query["labelSelector"] += f",{manifests.COMPONENT} in ({','.join(components)})"
-    client.delete_all(paths.collection("Pod", namespace), query)
+    components = ",".join(item["metadata"]["labels"][manifests.COMPONENT] for item in stateful_sets)
+    query["labelSelector"] += f",{manifests.COMPONENT} in ({components})"
+    return query

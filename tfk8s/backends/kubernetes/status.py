@@ -14,6 +14,7 @@ from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pods import containers, image_pull, pod_events, pod_status, queues
 from tfk8s.backends.kubernetes.pods.total_requests import billed_workloads, requested
 from tfk8s.backends.kubernetes.workloads import (
+    bad_nodes,
     deployed,
     gangs,
     lifetime,
@@ -28,6 +29,7 @@ from tfk8s.backends.kubernetes.workloads.log_progress import ProgressByPod
 from tfk8s.backends.kubernetes.workloads.warm_status import WarmScripts
 from tfk8s.core import naming
 from tfk8s.core.environment import DATA_SERVICE
+from tfk8s.core.output.task_notes import BadNode
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, ScriptStatus, TaskStatus
@@ -83,8 +85,15 @@ def read(
     error_lines = _error_lines(client, [pod for pod in by_task.values() if pod and pod_status.is_explained_by_log(pod)])
     programs = [pod for task, pod in by_task.items() if pod and cluster.program_job(task.job)]
     progress = read_progress(client, [*programs, *(pod for _, pod in scripts if pod)])
+    bad = bad_nodes.read(client, cluster.namespace, pods, cluster.workloads.values())
     tasks = [
-        dataclasses.replace(_task(cluster, task, pod, events, error_lines), progress=_of(pod, progress))
+        dataclasses.replace(
+            _task(cluster, task, pod, events, error_lines),
+            progress=_of(pod, progress),
+            bad_node=BadNode(task, *fault)
+            if (fault := bad.get(naming.pod(cluster.name, task.job, task.index)))
+            else None,
+        )
         for task, pod in by_task.items()
     ]
     return ClusterStatus(

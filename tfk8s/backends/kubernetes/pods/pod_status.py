@@ -16,6 +16,7 @@ from tfk8s.render import placement
 from tfk8s.render.pods import Object
 
 PhaseAndReason = tuple[Phase, str]
+ON_DELETE = "OnDelete"  # a strategy of StatefulSets
 
 _PENDING: PhaseAndReason = (Phase.PENDING, "")
 _SHORT = re.compile(r"Insufficient ([a-z0-9./-]*[a-z0-9])")
@@ -138,9 +139,16 @@ def is_outdated(pod: Object, stateful_set: Object) -> bool:
     status = stateful_set.get("status", {})
     if "observedGeneration" not in status:  # the StatefulSet is new, and so are its pods
         return False
+    if is_on_delete(stateful_set):  # pods start away from a bad node
+        return False
     if status["observedGeneration"] != stateful_set["metadata"]["generation"]:
         return True
     return bool(pod["metadata"]["labels"].get("controller-revision-hash") != status.get("updateRevision"))
+
+
+def is_on_delete(stateful_set: Object) -> bool:
+    """Return whether a StatefulSet leaves its pods alone, whatever its template."""
+    return bool(stateful_set["spec"].get("updateStrategy", {}).get("type") == ON_DELETE)
 
 
 def has_run(pod: Object) -> bool:

@@ -30,6 +30,11 @@ def require_own(item: Object, existing: Object | None) -> None:
         )
 
 
+def is_of_helm(item: Object) -> bool:
+    """Return whether Helm installed an object."""
+    return bool(item["metadata"].get("labels", {}).get(manifests.MANAGED_BY) == "Helm")
+
+
 def obsolete(client: Client, namespace: str, name: str, objects: Sequence[Object]) -> list[Object]:
     """Return the cluster's objects of jobs and of limits that are no longer in the job file."""
     needed = {(item["kind"], item["metadata"]["name"]) for item in objects}

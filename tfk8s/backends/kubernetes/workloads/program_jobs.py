@@ -9,7 +9,7 @@ from tfk8s.backends.kubernetes.api_server.client import MERGE, PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.claims import DELETE_TIMEOUT
 from tfk8s.backends.kubernetes.pods import pod_ends
-from tfk8s.backends.kubernetes.workloads import program_status
+from tfk8s.backends.kubernetes.workloads import avoidance, bad_nodes, program_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import job_kinds, naming, programs
 from tfk8s.core.spec import JobFile
@@ -40,7 +40,7 @@ def is_refused_change(item: Object, error: ApiError) -> bool:
 
 
 def replace(client: Client, namespace: str, item: Object, *, dry_run: bool = False) -> Object:
-    """Delete a Job, wait until its pods are gone, and create the Job again; return the new Job.
+    """Delete a Job, wait until its pods are gone, and create the Job again, away from bad nodes; return the new Job.
 
     Two pods with the same host name would share an address in DNS.
 
@@ -49,9 +49,28 @@ def replace(client: Client, namespace: str, item: Object, *, dry_run: bool = Fal
         item: the Job to apply.
         dry_run: change nothing; the result is what the API server would make of the Job.
     """
-    path = paths.path(item, namespace)
     if dry_run:
         return preview(client, namespace, item)
+    path, query = paths.path(item, namespace), paths.labelled({script_job.JOB_NAME: item["metadata"]["name"]})
+
+    def find() -> list[Object]:
+        pods: list[Object] = client.get(paths.collection("Pod", namespace), query)["items"]
+        return pods
+
+    faults = bad_nodes.find(find())
+    avoidance.say(faults.items())
+    _delete(client, namespace, item)
+    if faults:
+        nodes = sorted({fault.node for fault in faults.values()})
+        if made := avoidance.create_job(client, path, item, nodes, find):
+            return made
+        _delete(client, namespace, item)
+    return client.apply(path, item)
+
+
+def _delete(client: Client, namespace: str, item: Object) -> None:
+    """Delete a Job, and wait until its pods are gone."""
+    path = paths.path(item, namespace)
     client.send("DELETE", path, {"propagationPolicy": "Foreground"})
     wait = pod_ends.PodWait(f"the pods of Job {item['metadata']['name']}", DELETE_TIMEOUT)
     pods = paths.collection("Pod", namespace)
@@ -63,7 +82,6 @@ def replace(client: Client, namespace: str, item: Object, *, dry_run: bool = Fal
         return client.find(path) is None
 
     wait.until(is_gone)
-    return client.apply(path, item)
 
 
 def preview(client: Client, namespace: str, item: Object) -> Object:

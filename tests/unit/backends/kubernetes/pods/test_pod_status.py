@@ -349,7 +349,10 @@ def test_times_are_seconds():
 )
 def test_a_pod_is_outdated_after_a_change_of_its_stateful_set(status, expected):
     old = {"metadata": {"labels": {"controller-revision-hash": "old"}}}
-    assert pod_status.is_outdated(old, {"metadata": {"generation": 2}, "status": status}) is expected
+    stateful_set = {"metadata": {"generation": 2}, "spec": {}, "status": status}
+    assert pod_status.is_outdated(old, stateful_set) is expected
+    stateful_set["spec"] = {"updateStrategy": {"type": "OnDelete"}}  # while another pod starts away from its node
+    assert not pod_status.is_outdated(old, stateful_set)
 
 
 def test_a_task_without_a_limit_that_its_node_had_no_memory_for():
