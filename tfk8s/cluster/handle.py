@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, overload
 
+from tfk8s import spans
 from tfk8s.backends import devices
 from tfk8s.backends.devices import TaskDevices
 from tfk8s.backends.protocol import Backend
@@ -94,7 +95,9 @@ class Cluster(SuspendableCluster, SubmittingCluster):
             self.created, found, is_suspended = True, lease, False  # leaving the `with` removes a half created cluster
         self._applied = replace(job_file, lease=None if lease is None or found is None else int(found))
         try:
-            self.changed = self.backend.apply(self._applied) or is_suspended
+            with spans.part("apply job file") as part:
+                part[spans.TASKS] = sum(job.tasks for job in job_file.jobs)
+                self.changed = self.backend.apply(self._applied) or is_suspended
         except InvalidInput:
             self.created = False
             raise
@@ -261,9 +264,11 @@ class Cluster(SuspendableCluster, SubmittingCluster):
         """
         with self.recorder.command("down"):
             if save_logs is not None:
-                saved_logs.save_logs(self.backend, self.name, Path(save_logs))
+                with spans.part("save logs"):
+                    saved_logs.save_logs(self.backend, self.name, Path(save_logs))
             self.close()
-            return self.backend.delete(self.name, delete_claims=delete_claims)
+            with spans.part("remove cluster"):
+                return self.backend.delete(self.name, delete_claims=delete_claims)
 
     def __enter__(self) -> Cluster:
         return self

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-from tfk8s import polling
+from tfk8s import polling, spans
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.gpus import require_gpus
 from tfk8s.cluster.readiness import OnChange
@@ -40,9 +40,10 @@ def wait_for_programs(
         WaitTimeout: the run has not ended; the text names the programs that run.
         ClusterError: the cluster is lost or was removed.
     """
-    with RemovalNotice(backend, name), backend.observer(name) as observer:
+    with spans.part("wait for programs") as part, RemovalNotice(backend, name), backend.observer(name) as observer:
         wait = _RunWait(name, observer.status, on_change, clock)
         status = polling.wait_until(wait.poll, wait.missing, math.inf if timeout is None else timeout)
+        part |= {spans.TASKS: len(status.tasks), spans.EXIT_CODE: status.exit_code or 0}
     _end_others(backend, status)
     return status
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from tfk8s import polling
+from tfk8s import polling, spans
 from tfk8s.backends import devices, suspended
 from tfk8s.backends.protocol import NODE_TIMEOUT, Backend
 from tfk8s.core.spec import Task
@@ -46,8 +46,14 @@ def wait_until_ready(
         ClusterError: a task fails repeatedly, or the cluster is lost.
     """
     excluded = excluded_tasks(backend, name, without)
-    with backend.observer(name) as observer:
-        readiness = Readiness(backend, name, observer.status, on_change, before or {}, excluded)
+    with spans.part("wait for tasks") as part, backend.observer(name) as observer:
+
+        def observe() -> ClusterStatus:
+            status = observer.status()
+            part[spans.TASKS] = len(status.tasks)
+            return status
+
+        readiness = Readiness(backend, name, observe, on_change, before or {}, excluded)
         return polling.wait_until(readiness.poll, readiness.missing, lambda: readiness.limit(timeout))
 
 

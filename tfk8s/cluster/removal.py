@@ -6,6 +6,7 @@ import contextlib
 from collections import Counter
 from dataclasses import replace
 
+from tfk8s import spans
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster import scripts
 from tfk8s.core.spec import JobFile
@@ -34,7 +35,8 @@ def leave(backend: Backend, job_file: JobFile, error: BaseException | None, exit
         if not created and backend.observe(name).limits.lease is None:  # an `up` has taken the lease away
             return
         if error or not scripts.any_runs(backend, name, has_failed=exit_code != 0):
-            backend.delete(name)
+            with spans.part("remove cluster"):
+                backend.delete(name)
         elif is_leased:
             tasks = Counter(task.task.job for task in backend.observe(name).tasks)  # `tfk8s scale` may have run
             backend.apply(replace(job_file.scaled(tasks), lease=None))

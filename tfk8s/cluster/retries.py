@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tfk8s import polling
+from tfk8s import polling, spans
 from tfk8s.backends import devices
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.readiness import excluded_tasks
 from tfk8s.cluster.removal_notice import RemovalNotice
-from tfk8s.core.script import Script
+from tfk8s.core.script import Outcome, Script
 from tfk8s.core.spec import Task
 from tfk8s.errors import ScriptLost, TaskError
 from tfk8s.log import log
@@ -37,7 +37,7 @@ def run_with_retries(backend: Backend, name: str, script: Script, retries: int) 
 def _run(backend: Backend, name: str, script: Script, retries: int, excluded: Collection[Task]) -> int:
     for number in range(1, retries + 1):
         try:
-            outcome = backend.scripts.run(name, script)
+            outcome = _run_once(backend, name, script)
             if not outcome.task_failed:
                 return outcome.code
             reason = "the script failed because of a task"
@@ -45,7 +45,14 @@ def _run(backend: Backend, name: str, script: Script, retries: int, excluded: Co
             reason = str(error)
         log.warning("%s; it runs again when all tasks answer (retry %d of %d)", reason, number, retries)
         _wait_for_answers(backend, name, excluded)
-    return backend.scripts.run(name, script).code
+    return _run_once(backend, name, script).code
+
+
+def _run_once(backend: Backend, name: str, script: Script) -> Outcome:
+    with spans.part("run script") as part:
+        outcome = backend.scripts.run(name, script)
+        part[spans.EXIT_CODE] = outcome.code
+    return outcome
 
 
 def _wait_for_answers(backend: Backend, name: str, excluded: Collection[Task]) -> None:
@@ -57,4 +64,5 @@ def _wait_for_answers(backend: Backend, name: str, excluded: Collection[Task]) -
         errors[:] = [answer.error for answer in devices.ask_each(backend, name, tasks) if answer.error]
         return not errors
 
-    polling.wait_until(all_answer, lambda: f"the tasks to answer: {'; '.join(errors)}", _READY_TIMEOUT)
+    with spans.part("wait for tasks"):
+        polling.wait_until(all_answer, lambda: f"the tasks to answer: {'; '.join(errors)}", _READY_TIMEOUT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tfk8s import spans
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.program_run import require_up
 from tfk8s.cluster.readiness import OnChange, wait_until_ready
@@ -26,7 +27,8 @@ def scale(
     require_counts(tasks, before, {task.job for task, status in before.items() if status.is_data})
     if not lose_variables:
         require_no_variables(tasks, before, "save them; then add --yes (in Python: lose_variables=True)")
-    changed = backend.scale(name, tasks)
+    with spans.part("scale jobs"):
+        changed = backend.scale(name, tasks)
     if timeout is not None:
         restarting = before if changed is Scaling.RESTARTED else None
         require_up(backend, wait_until_ready(backend, name, timeout, on_change, restarting))
@@ -37,7 +39,8 @@ def restart(backend: Backend, name: str, task: str | None, timeout: float | None
     """Restart a task, or all tasks, as `Cluster.restart` does."""
     before = {status.task: status for status in require_awake(backend, backend.observe(name)).tasks}
     chosen = None if task is None else parse_task(task, before)
-    is_seen = backend.restart(name, chosen)
+    with spans.part("restart tasks"):
+        is_seen = backend.restart(name, chosen)
     if timeout is not None:
         restarted = before if chosen is None else {chosen: before[chosen]}
         require_up(backend, wait_until_ready(backend, name, timeout, on_change, restarted if is_seen else {}))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfk8s import polling
+from tfk8s import polling, spans
 from tfk8s.backends import downloads, foreground_scripts
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.connection import require_access
@@ -167,7 +167,9 @@ def run_here(backend: Backend, name: str, script: Script) -> int:
         raise InvalidInput("--here is for clusters on Kubernetes: for others, scripts run on this machine anyway")
     status = backend.observe(name)
     require_access(backend, name, status.master)
-    outcome = local_scripts.run_forwarded(backend, status, script)
+    with spans.part("run script") as part:
+        outcome = local_scripts.run_forwarded(backend, status, script)
+        part[spans.EXIT_CODE] = outcome.code
     if outcome.task_failed:
         for task in backend.observe(name).tasks:
             if task.reason:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, overload
 
-from tfk8s import polling
+from tfk8s import polling, spans
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster import scripts
 from tfk8s.cluster.recorded import HistoryRecorder
@@ -164,7 +164,7 @@ class SubmittingCluster:
 
     def start(self, script: Script) -> Run:
         """Start a session script that outlives this process."""
-        with self.recorder.script(script):
+        with self.recorder.script(script), spans.part("start script"):
             return Run(self.backend, self.name, self.backend.detached.start(self.name, script))
 
     def show(self, script: str, **options: Any) -> int:

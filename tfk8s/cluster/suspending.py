@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 
+from tfk8s import spans
 from tfk8s.backends import suspended
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.program_run import require_up
@@ -44,7 +45,7 @@ class SuspendableCluster:
                     f'a suspension of "{self.name}" {losses}',
                     help="save what you need; then add --yes (in Python: lose_variables=True)",
                 )
-        with self.recorder.command("suspend"):
+        with self.recorder.command("suspend"), spans.part("suspend cluster"):
             return self.backend.suspending.suspend(self.name, _person())
 
     def resume(self, *, timeout: float | None = TIMEOUT, on_change: OnChange | None = None) -> bool:
@@ -55,7 +56,8 @@ class SuspendableCluster:
             on_change: as for `wait`.
         """
         with self.recorder.command("resume"):
-            changed = self.backend.suspending.resume(self.name)
+            with spans.part("resume cluster"):
+                changed = self.backend.suspending.resume(self.name)
             if timeout is not None:
                 require_up(self.backend, wait_until_ready(self.backend, self.name, timeout, on_change))
         return changed

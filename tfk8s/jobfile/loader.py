@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tfk8s import spans
 from tfk8s.core import roles, spec
 from tfk8s.core.storage.volumes import Volume
 from tfk8s.errors import JobFileError, Problem
@@ -35,9 +36,10 @@ def load(path: str | Path, settings: Sequence[Setting] = ()) -> spec.JobFile:
     Raises:
         JobFileError: the file can't be read, or it has problems.
     """
-    if str(path) == "-":
-        return loads(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input", settings=settings)
-    return loads(_read(Path(path)), str(path), str(Path(path).resolve().parent), settings)
+    with spans.part("read job file"):
+        if str(path) == "-":
+            return loads(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input", settings=settings)
+        return loads(_read(Path(path)), str(path), str(Path(path).resolve().parent), settings)
 
 
 def loads(text: str | bytes, file: str, folder: str = "", settings: Sequence[Setting] = ()) -> spec.JobFile:

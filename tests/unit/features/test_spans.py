@@ -15,10 +15,13 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from tfk8s.cli.app import command_names
+from tfk8s import spans
+from tfk8s.cli.app import command_names, main
 from tfk8s.cluster.scripts import make_script
+from tfk8s.errors import InvalidInput
 from tfk8s.features.spans.here import of_command
 from tfk8s.log import log
+from tfk8s.testing import FakeBackend, use_backend
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 OK, ERROR = 1, 2  # of opentelemetry.proto.trace.v1.Status
@@ -81,9 +84,19 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     thread.join()
 
 
+def attributes(span: Span) -> dict[str, int | str]:
+    values = ((item.key, item.value) for item in span.attributes)
+    return {key: value.string_value or value.int_value for key, value in values}
+
+
 def exit_code(span: Span) -> int:
-    (found,) = (item.value.int_value for item in span.attributes if item.key == "process.exit.code")
-    return int(found)
+    return int(attributes(span)["process.exit.code"])
+
+
+def parents(collected: list[Span]) -> dict[str, str]:
+    """Return the name of each span's parent, by the span's name."""
+    names = {span.span_id: span.name for span in collected}
+    return {span.name: names.get(span.parent_span_id, "") for span in collected}
 
 
 @pytest.mark.parametrize(("code", "status"), [(0, OK), (3, ERROR)])
@@ -93,6 +106,77 @@ def test_a_command_is_a_span_with_its_exit_code(collector: Collector, code: int,
     (span,) = collector.spans
     assert (span.name, exit_code(span), span.status.code) == ("tfk8s image build", code, status)
     assert collector.services == ["tfk8s"]
+
+
+def test_a_span_has_what_the_conventions_for_command_lines_require(collector: Collector) -> None:
+    with of_command(["ls"]) as end:
+        end(0)
+    own = {"process.executable.name": Path(sys.executable).name, "process.pid": os.getpid(), "process.exit.code": 0}
+    assert attributes(collector.spans[0]) == own
+
+
+def test_the_parts_of_a_command_are_spans(collector: Collector) -> None:
+    with of_command(["run"]) as end:
+        with spans.part("run script") as part, spans.part("pack folder") as inner:
+            part[spans.EXIT_CODE], inner[spans.FOLDER_SIZE] = 3, 1000
+        with spans.part("remove cluster"):
+            pass
+        end(3)
+    by_name = {span.name: span for span in collector.spans}
+    assert parents(collector.spans) == {
+        "pack folder": "run script", "run script": "tfk8s run", "remove cluster": "tfk8s run", "tfk8s run": "",
+    }  # fmt: skip
+    assert attributes(by_name["run script"]) == {"process.exit.code": 3, "error.type": "3"}
+    assert attributes(by_name["pack folder"]) == {"tfk8s.folder.size": 1000}
+    assert [by_name[name].status.code for name in ("run script", "pack folder", "tfk8s run")] == [ERROR, OK, ERROR]
+
+
+def test_a_part_that_fails_names_the_kind_of_error_and_no_text(collector: Collector) -> None:
+    with pytest.raises(InvalidInput), of_command(["up"]), spans.part("apply job file"):
+        raise InvalidInput("SECRET")
+    part = collector.spans[0]
+    assert (attributes(part), part.status.code, part.status.message) == ({"error.type": "InvalidInput"}, ERROR, "")
+    assert not part.events
+
+
+def test_a_part_on_another_thread_belongs_to_the_command(collector: Collector) -> None:
+    def work() -> None:
+        with spans.part("wait for pod"):
+            pass
+
+    with of_command(["ls"]), spans.part("run script"):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert parents(collector.spans)["wait for pod"] == "tfk8s ls"
+
+
+def test_a_command_has_a_limited_number_of_spans(collector: Collector) -> None:
+    with of_command(["submit"]) as end:
+        for _ in range(1000):
+            with spans.part("run script"):
+                pass
+        end(0)
+    assert len(collector.spans) == 257
+
+
+def test_without_a_collector_nothing_listens_to_parts() -> None:
+    with spans.part("run script") as part:
+        part[spans.EXIT_CODE] = 1
+
+
+def test_a_run_is_a_trace_of_its_parts(collector: Collector, tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text("apiVersion: tfk8s.dev/v1\nname: mnist\njobs: {worker: {tasks: 3}}\n")
+    (tmp_path / "train.py").write_text("")
+    with of_command(["run"]) as end, use_backend(FakeBackend()), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        end(main(["run", "cluster.yaml", "train.py", "--env", "KEY=SECRET", "SECRET"]))
+    assert parents(collector.spans) == dict.fromkeys(
+        ["read job file", "apply job file", "wait for tasks", "run script", "remove cluster"], "tfk8s run"
+    ) | {"tfk8s run": ""}
+    numbers = {span.name: attributes(span).get("tfk8s.tasks") for span in collector.spans}
+    assert (numbers["apply job file"], numbers["wait for tasks"]) == (3, 3)
+    assert "SECRET" not in str(collector.spans)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +214,7 @@ def test_a_collector_that_is_gone_costs_a_line(
     monkeypatch.setenv(variable, "http://127.0.0.1:1")
     with of_command(["ls"]) as end:
         end(0)
-    assert capfd.readouterr().err == f"tfk8s: the collector that {variable} names did not take the command's span\n"
+    assert capfd.readouterr().err == f"tfk8s: the collector that {variable} names did not take the command's spans\n"
 
 
 def test_a_slow_collector_costs_two_seconds(collector: Collector, capfd: pytest.CaptureFixture[str]) -> None:
@@ -139,7 +223,7 @@ def test_a_slow_collector_costs_two_seconds(collector: Collector, capfd: pytest.
     with of_command(["ls"]) as end:
         end(0)
     assert 1 < time.monotonic() - start < 10
-    assert "did not take the command's span" in capfd.readouterr().err
+    assert "did not take the command's spans" in capfd.readouterr().err
 
 
 def test_a_collector_that_refuses_costs_a_line(collector: Collector, capfd: pytest.CaptureFixture[str]) -> None:
@@ -216,7 +300,9 @@ def test_the_command_line_makes_a_span(collector: Collector, variable: dict[str,
     command = [sys.executable, "-m", "tfk8s", "validate", "no-such-file.yaml"]
     ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variable}, check=False)
     assert (ended.returncode, "no-such-file.yaml" in ended.stderr) == (2, True)
-    assert [(span.name, exit_code(span)) for span in collector.spans] == [("tfk8s validate", 2)] * count
+    whole = [span for span in collector.spans if span.name == "tfk8s validate"]
+    assert [exit_code(span) for span in whole] == [2] * count
+    assert parents(collector.spans) == ({"read job file": "tfk8s validate", "tfk8s validate": ""} if count else {})
 
 
 @pytest.mark.programs

@@ -1,1 +1,1 @@
-"""A span of OpenTelemetry for each command."""
+"""Spans of OpenTelemetry for each command and its parts."""

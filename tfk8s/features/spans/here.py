@@ -1,4 +1,4 @@
-"""A span of OpenTelemetry for a command, where its packages are installed and a collector is named.
+"""Spans of OpenTelemetry for a command and its parts, where its packages are installed and a collector is named.
 
 The collector is named by the variables of opentelemetry.io/docs/specs/otel/protocol/exporter. `TRACEPARENT` and
 `TRACESTATE` are those of opentelemetry.io/docs/specs/otel/context/env-carriers: a command continues the trace of what
@@ -8,20 +8,26 @@ started the command, and what the command starts goes on with it.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import importlib
 import logging
 import os
 import re
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from tfk8s import spans
 from tfk8s.log import log
+from tfk8s.version import __version__
 
 _TIMEOUT = 2.0  # for the collector, at the end of the command
 _CARRIERS = {"traceparent": "TRACEPARENT", "tracestate": "TRACESTATE"}
 _LONGEST_REASON = 200
+_MOST_PARTS = 256  # of a command that never ends, such as `submit --watch`, the first ones
 _SECRET = re.compile("OTEL_.*(HEADERS|ENDPOINT)")  # an address may have a password
 
 
@@ -35,55 +41,106 @@ def of_command(names: Sequence[str]) -> Iterator[Callable[[int], None]]:
     Yields:
         A function to be called with the exit code, unless SystemExit has the code.
     """
-    started = _start(" ".join(("tfk8s", *names)))
-    if started is None:
+    trace = _start(" ".join(("tfk8s", *names)))
+    if trace is None:
         yield lambda _: None
         return
-    span, exporter = started
-
-    def end(code: int) -> None:
-        from opentelemetry.trace import StatusCode
-
-        span.set_attribute("process.exit.code", code)
-        span.set_status(StatusCode.ERROR if code else StatusCode.OK)
-
-    end(130)  # until the command has ended
+    stop_listening = spans.listen(trace.part)
     try:
-        yield end
+        yield trace.set_exit_code
     except SystemExit as error:  # of SIGTERM, for example
-        end(int(error.code or 0))
+        trace.set_exit_code(int(error.code or 0))
         raise
     finally:
-        if span.is_recording():  # neither the sampler nor OTEL_SDK_DISABLED has refused it
-            span.end()
-            _export(span, exporter)
+        stop_listening()
+        trace.export()
 
 
-def _start(name: str) -> tuple[Any, Any] | None:
-    """Return a span that has begun, and its exporter; None without the packages, or if they fail."""
+def _start(name: str) -> _CommandTrace | None:
+    """Return the trace of a command that begins; None without the packages, or if they fail."""
     try:
         # Their messages show headers, which are secret, and come at each attempt.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
-        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+        from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.trace import set_span_in_context
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         exporter = _exporter_module().OTLPSpanExporter(timeout=_TIMEOUT)
-        resource = Resource.create({SERVICE_NAME: os.environ.get("OTEL_SERVICE_NAME") or "tfk8s"})
-        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        service = {SERVICE_NAME: os.environ.get("OTEL_SERVICE_NAME") or "tfk8s", SERVICE_VERSION: __version__}
+        provider = TracerProvider(resource=Resource.create(service), shutdown_on_exit=False)
         propagator = TraceContextTextMapPropagator()
         outside = propagator.extract({key: os.environ.get(variable, "") for key, variable in _CARRIERS.items()})
-        span = provider.get_tracer("tfk8s").start_span(name, outside)
+        trace = _CommandTrace(provider.get_tracer("tfk8s", __version__), name, outside, exporter)
         inside = dict[str, str]()
-        propagator.inject(inside, set_span_in_context(span))
+        propagator.inject(inside, set_span_in_context(trace.root))
         os.environ |= {variable: inside[key] for key, variable in _CARRIERS.items() if key in inside}
     except ModuleNotFoundError:
         return None
     except Exception as error:  # a variable that is not valid, or versions that do not match
         _warn(f"there is no span of this command: {_reason(error)}")
         return None
-    return span, exporter
+    return trace
+
+
+class _CommandTrace:
+    """The spans of one command, which the exporter gets at the end.
+
+    Attributes:
+        root: the span of the whole command.
+    """
+
+    def __init__(self, tracer: Any, name: str, outside: Any, exporter: Any) -> None:
+        self._tracer, self._exporter = tracer, exporter
+        self.root = tracer.start_span(name, outside)
+        self.root.set_attributes({"process.executable.name": Path(sys.executable).name, "process.pid": os.getpid()})
+        self._current = contextvars.ContextVar("span", default=self.root)  # another thread begins with the root
+        self._ended: list[Any] = []
+        self._exit_code = 130  # until the command has ended
+
+    def set_exit_code(self, code: int) -> None:
+        """Take the exit code of the command."""
+        self._exit_code = code
+
+    @contextlib.contextmanager
+    def part(self, name: str) -> Iterator[spans.Attributes]:
+        """Make a span of a part of the command, in a `with`."""
+        from opentelemetry.trace import set_span_in_context
+
+        attributes: spans.Attributes = {}
+        if len(self._ended) >= _MOST_PARTS:
+            yield attributes
+            return
+        span = self._tracer.start_span(name, set_span_in_context(self._current.get()))
+        token = self._current.set(span)
+        error_type = ""
+        try:
+            yield attributes
+        except BaseException as error:
+            error_type = type(error).__qualname__  # its text may have what is secret
+            raise
+        finally:
+            self._current.reset(token)
+            _set_end(span, attributes, error_type)
+            span.end()
+            self._ended.append(span)
+
+    def export(self) -> None:
+        """End the trace, and send its spans, unless the sampler or OTEL_SDK_DISABLED has refused them."""
+        if self.root.is_recording():
+            _set_end(self.root, {spans.EXIT_CODE: self._exit_code})
+            self.root.end()
+            _export([*self._ended, self.root], self._exporter)
+
+
+def _set_end(span: Any, attributes: Mapping[str, int], error_type: str = "") -> None:
+    """Set the attributes and the status of a span, by the semantic conventions of programs of a command line."""
+    from opentelemetry.trace import StatusCode
+
+    code = attributes.get(spans.EXIT_CODE, 0)
+    error_type = error_type or (str(code) if code else "")
+    span.set_attributes({**attributes, **({"error.type": error_type} if error_type else {})})
+    span.set_status(StatusCode.ERROR if error_type else StatusCode.OK)
 
 
 def _exporter_module() -> Any:
@@ -95,15 +152,15 @@ def _exporter_module() -> Any:
     )
 
 
-def _export(span: Any, exporter: Any) -> None:
-    """Send a span, on a thread: the exporter's timeout is for each read, and a collector may send byte after byte."""
+def _export(ended: Sequence[Any], exporter: Any) -> None:
+    """Send spans, on a thread: the exporter's timeout is for each read, and a collector may send byte after byte."""
     from opentelemetry.sdk.trace.export import SpanExportResult
 
     results = []
 
     def send() -> None:
         with contextlib.suppress(Exception):
-            results.append(exporter.export([span]))
+            results.append(exporter.export(ended))
 
     thread = threading.Thread(target=send, name="tfk8s-span", daemon=True)
     with contextlib.suppress(RuntimeError):  # the system starts no more threads
@@ -112,7 +169,7 @@ def _export(span: Any, exporter: Any) -> None:
     if results != [SpanExportResult.SUCCESS]:
         own = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
         name = own if os.environ.get(own) else "OTEL_EXPORTER_OTLP_ENDPOINT"
-        _warn(f"the collector that {name} names did not take the command's span")
+        _warn(f"the collector that {name} names did not take the command's spans")
 
 
 def _reason(error: Exception) -> str:

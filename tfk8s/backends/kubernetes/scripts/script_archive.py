@@ -8,6 +8,7 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from tfk8s import spans
 from tfk8s.backends.kubernetes.scripts import sent_folder
 from tfk8s.backends.kubernetes.scripts.sent_folder import SentFolder
 from tfk8s.log import log
@@ -57,6 +58,7 @@ def pack_folder(found: SentFolder, more: Mapping[str, Path] | None = None) -> by
     """
     buffer = io.BytesIO()
     with (
+        spans.part("pack folder") as part,
         gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=3, mtime=0) as compressed,
         tarfile.open(fileobj=compressed, mode="w", dereference=True) as archive,
     ):
@@ -64,6 +66,9 @@ def pack_folder(found: SentFolder, more: Mapping[str, Path] | None = None) -> by
             archive.add(path, path.relative_to(found.folder), filter=_anonymous)
         for name, path in (more or {}).items():
             archive.add(path, name, filter=_anonymous)
+        archive.close()
+        compressed.close()
+        part[spans.FOLDER_SIZE] = len(buffer.getbuffer())
     return buffer.getvalue()
 
 

@@ -8,7 +8,7 @@ import secrets
 import threading
 from collections.abc import Iterator, Mapping
 
-from tfk8s import platforms
+from tfk8s import platforms, spans
 from tfk8s.backends.kubernetes.api_server import commands, paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
@@ -120,14 +120,17 @@ def _create(
         stdin=stdin,
         resources=resources,
     )
-    name = create_job(client, cluster, master, run, {script_job.ARCHIVE: archive} if small else {})
+    with spans.part("create script job"):
+        name = create_job(client, cluster, master, run, {script_job.ARCHIVE: archive} if small else {})
     try:
         if not small:
             pod = script_pod.wait_for_start(informer, cluster, name, script.start_timeout)["metadata"]["name"]
             command = ["python3", "-c", _RECEIVE, script_job.STREAMED_ARCHIVE, str(len(archive))]
-            commands.execute(
-                client, cluster.namespace, pod, command, _blocks(archive), container=naming.SCRIPT_CONTAINER
-            )
+            with spans.part("upload folder") as part:
+                part[spans.FOLDER_SIZE] = len(archive)
+                commands.execute(
+                    client, cluster.namespace, pod, command, _blocks(archive), container=naming.SCRIPT_CONTAINER
+                )
     except BaseException:
         delete_job(client, cluster, name)
         raise

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from tfk8s import polling
+from tfk8s import polling, spans
 from tfk8s.backends.kubernetes import status
 from tfk8s.backends.kubernetes.api_server import logs, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
@@ -92,12 +92,8 @@ def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str, time
             return timeout
         return NODE_TIMEOUT if needs_node or pulls else QUOTA_TIMEOUT if used_up else START_TIMEOUT
 
-    return polling.wait_until(
-        poll,
-        lambda: f"the script to start: {reason}",
-        limit,
-        announce=True,
-    )
+    with spans.part("wait for pod"):
+        return polling.wait_until(poll, lambda: f"the script to start: {reason}", limit, announce=True)
 
 
 def show(client: Client, cluster: DeployedCluster, name: str, options: LogOptions) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import contextlib
 import io
-import json
 import os
 import secrets
 import signal
@@ -14,11 +13,11 @@ import time
 from collections.abc import Collection
 from typing import Any, TextIO
 
-from tfk8s import polling
+from tfk8s import polling, spans
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.scripts import warm_pods
+from tfk8s.backends.kubernetes.scripts import warm_end, warm_pods
 from tfk8s.backends.kubernetes.scripts.script_output import ScriptOutput
 from tfk8s.errors import BackendUnreachable, ClusterError, TaskUnreachable
 from tfk8s.render.pods import Object
@@ -32,8 +31,6 @@ FILES_TIMEOUT = 2 * channel.RESUME_TIMEOUT  # for the next part of a script's fi
 REDIAL_INTERVAL = 1.0  # at least, between two connections
 _BLOCK, _PIPE_BLOCK = 1 << 16, 4096  # PIPE_BUF in pipe(7): a pipe that takes anything takes so much
 _STREAMS = {channel.OUTPUT: "stdout", channel.ERROR: "stderr"}
-_FLAGS = ("pod_ends", "out_of_memory", "files", "stopped")  # of the frame `END`
-_EXITS = range(-64, 256)  # the codes of processes, and signals
 
 
 class Unusable(Exception):
@@ -92,10 +89,12 @@ class WarmScript:
             self._channel.send_json(channel.RUN, request)
             for start in range(0, len(archive), _BLOCK):
                 self._channel.send(channel.ARCHIVE, archive[start : start + _BLOCK])
+            with spans.part("upload folder") as part:
+                part[spans.FOLDER_SIZE] = len(archive)
+                while self._end is None and not self._has_begun:
+                    self._reconnected_step()
             while self._end is None:
-                if self._channel.connection is None:
-                    self._reconnect()
-                self._step()
+                self._reconnected_step()
         if "refused" in self._end:
             raise Unusable
         return self._end
@@ -110,9 +109,7 @@ class WarmScript:
         while not (self._files or self._has_files):
             if time.monotonic() > deadline:
                 raise ClusterError(f"its pod sent nothing of them for {FILES_TIMEOUT:g} s")
-            if self._channel.connection is None:
-                self._reconnect()
-            self._step()
+            self._reconnected_step()
         part, self._files = self._files, b""
         return part
 
@@ -159,7 +156,7 @@ class WarmScript:
         received = hello.get("received")
         if not isinstance(received, int):
             connection.close()
-            raise _damaged()
+            raise warm_end.damaged()
         self._channel.attach(connection, received)
         self._is_known = True
         return True
@@ -189,6 +186,12 @@ class WarmScript:
 
     # ---- copying ----
 
+    def _reconnected_step(self) -> None:
+        """Wait for something to do, and do it, after connecting again if the connection is broken."""
+        if self._channel.connection is None:
+            self._reconnect()
+        self._step()
+
     def _step(self) -> None:
         """Wait for something to do, and do it."""
         connection = self._channel.connection
@@ -206,9 +209,9 @@ class WarmScript:
             try:
                 frames = self._channel.read()
             except channel.Damaged as error:
-                raise _damaged() from error
+                raise warm_end.damaged() from error
             for end in (data for kind, data in frames if kind == channel.END):
-                self._end, self._input = _parse_end(end), None  # what is left to write needs no connection
+                self._end, self._input = warm_end.parse(end), None  # what is left to write needs no connection
             for kind, data in frames:
                 self._take(kind, data)
             self._channel.acknowledge()
@@ -272,29 +275,3 @@ class WarmScript:
             ready = polling.ready({self._signals}, channel.PING_INTERVAL, sink=sink)
             self._send_signals(ready)
             self._channel.keep_alive()
-
-
-def _parse_end(data: bytes) -> dict[str, Any]:
-    """Return the frame `END`, which any program in the pod may have sent.
-
-    Raises:
-        ClusterError: the frame is no warm pod's.
-    """
-    with contextlib.suppress(ValueError, RecursionError):
-        end = json.loads(data)
-        if isinstance(end, dict) and ("refused" in end or _is_end(end)):
-            return end
-    raise _damaged()
-
-
-def _is_end(end: dict[str, Any]) -> bool:
-    is_result = end.get("exit") in _EXITS if "exit" in end else isinstance(end.get("error"), str)
-    are_known = isinstance(end.get("since"), int | float) and isinstance(end.get("note"), str)
-    return is_result and are_known and all(isinstance(end.get(flag), bool) for flag in _FLAGS)
-
-
-def _damaged() -> ClusterError:
-    return ClusterError(
-        "lost sight of the script: its pod sent what no warm pod of tfk8s sends",
-        help="`tfk8s submit --fresh` runs the script in a pod of its own",
-    )
