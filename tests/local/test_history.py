@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
+import pty
 import signal
 import subprocess
+import termios
 import time
 from pathlib import Path
 
@@ -150,3 +153,70 @@ def test_the_error_for_a_cluster_that_is_gone_names_its_entry(folder: Path) -> N
     assert tfk8s("down", "--local", "past").returncode == 0
     for command in ("status", "logs", "events"):
         assert "tfk8s status past@1 shows how the last one ended" in tfk8s(command, "--local", "past").stderr
+
+
+PRINTS = """
+import os, sys
+print("on a terminal" if os.isatty(0) and os.isatty(1) else "in pipes", *sys.argv[1:])
+print("an error", file=sys.stderr)
+if os.isatty(1):
+    print(*os.get_terminal_size(), input("name? "))
+print("no end", end="", flush=True)
+sys.exit(4)
+"""
+
+
+def on_terminal(*arguments: str, text: str, cwd: Path) -> tuple[int, str]:
+    """Run the command line on a terminal of 90 columns where somebody types a text; return its exit code and output."""
+    near, far = pty.openpty()
+    termios.tcsetwinsize(far, (30, 90))
+    process = start_tfk8s(*arguments, cwd=cwd, stdin=far, stdout=far, stderr=far, start_new_session=True)
+    os.close(far)
+    os.write(near, text.encode())
+    shown = b""
+    with contextlib.suppress(OSError):  # at the end of the last process that has the terminal
+        while block := os.read(near, 1 << 16):
+            shown += block
+    os.close(near)
+    return process.wait(60), shown.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("options", [(), ("--fresh",)])
+def test_what_a_script_printed_is_read_after_down(
+    folder: Path, options: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
+    name = f"prints-{'fresh' if options else 'fork'}"
+    (folder / "cluster.yaml").write_text(f"apiVersion: tfk8s.dev/v1\nname: {name}\njobs: {{worker: 1}}\n")
+    (folder / "prints.py").write_text(PRINTS)
+    assert tfk8s("up", "--local", "cluster.yaml", cwd=folder).returncode == 0
+    request.addfinalizer(lambda: tfk8s("down", "--local", name))
+    submit = ("submit", "--local", *options, name, "prints.py")
+    piped = tfk8s(*submit, "one", cwd=folder)
+    assert (piped.returncode, piped.stdout, piped.stderr) == (4, "in pipes one\nno end", "an error\n")
+    code, shown = on_terminal(*submit, text="Ada\n", cwd=folder)
+    assert code == 4
+    assert [line for line in shown.splitlines() if "Ada" not in line or "90" in line] == [
+        "on a terminal", "an error", "name? 90 30 Ada", "no end",
+    ]  # fmt: skip
+    started = [("in pipes one", "an error", "no end"), ("on a terminal", "an error", "90 30 Ada", "no end")]
+    assert tfk8s("submit", "--local", *options, name, "script.py", cwd=folder).returncode == 3  # prints nothing
+    scripts = parse(f"{name}@1").read().scripts
+    assert [(script.command, script.exit_code) for script in scripts] == [
+        ("prints.py one", 4), ("prints.py", 4), ("script.py", 3),
+    ]  # fmt: skip
+    for is_gone in (False, True):
+        for script, lines in zip(scripts, started, strict=False):
+            assert tuple(tfk8s("logs", f"{name}@1", script.name).stdout.splitlines()) == lines
+        if not is_gone:
+            assert tfk8s("down", "--local", name).returncode == 0
+    assert scripts[0].name in tfk8s("status", f"{name}@1").stdout
+    assert scripts[2].name not in parse(f"{name}@1").files.logs()
+
+
+def test_what_a_killed_script_printed_is_kept(folder: Path) -> None:
+    (folder / "cluster.yaml").write_text("apiVersion: tfk8s.dev/v1\nname: prints\njobs: {worker: 1}\n")
+    (folder / "killed.py").write_text("import os\nprint('last words')\nos.kill(os.getpid(), 9)\n")
+    assert tfk8s("run", "--local", "cluster.yaml", "killed.py", cwd=folder).returncode == 137
+    past = parse("prints@1")
+    (script,) = past.read().scripts
+    assert [line.text for line in past.logs([script.name])] == ["last words"]

@@ -42,6 +42,7 @@
     TFK8S_TRACE         features/timeline                 sessions/runner             interval and file of `--trace`
     TFK8S_PROGRESS      local/, warm/script_relay         training/progress           the file for `tfk8s.progress`
                         features/metrics
+    TFK8S_OUTPUT        local/                            sessions/runner             the log of what a script prints
     TFK8S_PORTS         local/                            programs/                   other ports of tasks, as JSON
     TFK8S_FOLDERS       core/environment                  training/paths              folders of volumes, as JSON
     TFK8S_WAY_OUT       local/way_out                     programs/, sessions/runner  why the network is closed

@@ -34,6 +34,7 @@ from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.diagnosis import ClusterProbe
 from tfk8s.sessions.eager import coordinator, remote_context
 from tfk8s.sessions.failures import ScriptRun
+from tfk8s.sessions.forks import recorded_output
 from tfk8s.sessions.forks.script_guard import ScriptGuard
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import of_script
@@ -56,6 +57,8 @@ _EARLY_LINES = re.compile(rb"WARNING: All log messages before absl::InitializeLo
 def execute(options: argparse.Namespace) -> int:
     """Run the script in this process, as `__main__`; return its exit code."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # before the script, Ctrl-C just ends this process
+    if path := os.environ.pop(recorded_output.VARIABLE, None):
+        recorded_output.record(path)
     install_log_handler()
     own_interpreter.check_source([options.script])
     note = FailureNote(os.environ.pop(error_names.VARIABLE, None))

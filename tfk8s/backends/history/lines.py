@@ -32,7 +32,8 @@ def read(path: Path, limit: int) -> Iterator[str]:
         content = unpack(path, limit) if path.suffix == ".gz" else tail(path, limit)
     except FileNotFoundError:
         return
-    yield from content.decode(errors="replace").splitlines()
+    *lines, rest = content.decode(errors="replace").split("\n")
+    yield from lines if not rest else [*lines, rest]
 
 
 def unpack(path: Path, limit: int) -> bytes:

@@ -116,7 +116,7 @@ class PodHistory:
                     entry.write_log(script.name, (f" 0 {line}" for line in lines))
             kept = [text for _, _, text in entry.log(script.name)] if script.name in entry.logs() else []
             entry.add(
-                "script", command=redaction.text(script.command), exit_code=script.exit_code,
+                "script", name=script.name, command=redaction.text(script.command), exit_code=script.exit_code,
                 reason=redaction.text(script.reason), progress=str(script.progress or latest(kept) or ""),
             )  # fmt: skip
 

@@ -140,6 +140,17 @@ class PastTask:
     progress: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastScript:
+    """A script that has ended, or that a command saw last; its name is that of its log, if that was kept."""
+
+    name: str
+    command: str
+    time: float
+    exit_code: int | None = None
+    progress: str = ""
+
+
 @dataclass(slots=True, kw_only=True)
 class Entry:
     """An entry.
@@ -150,6 +161,7 @@ class Entry:
         job_file: the job file's plain data, without values of variables.
         verbs: the commands, in the order of time.
         tasks: the tasks.
+        scripts: the scripts with a name, in the order of time.
         timeline: the path of the compressed page of `submit --trace`; "" without one.
     """
 
@@ -159,6 +171,7 @@ class Entry:
     job_file: Mapping[str, Any] = field(default_factory=dict)
     verbs: list[Verb] = field(default_factory=list)
     tasks: list[PastTask] = field(default_factory=list)
+    scripts: list[PastScript] = field(default_factory=list)
 
 
 def fold(facts: Iterable[Fact], name: str, number: int, size: int = 0) -> Entry:
@@ -188,7 +201,7 @@ def fold(facts: Iterable[Fact], name: str, number: int, size: int = 0) -> Entry:
     return Entry(
         row=_with_end(row, known, seen, verbs), digest=text(start, "digest"), verbs=verbs,
         job_file=job_file if isinstance(job_file, dict) else {},
-        tasks=next((tasks for fact in reversed(seen) if (tasks := _tasks(fact))), []),
+        tasks=next((tasks for fact in reversed(seen) if (tasks := _tasks(fact))), []), scripts=_scripts(seen),
     )  # fmt: skip
 
 
@@ -247,6 +260,18 @@ def _verbs(facts: Iterable[Fact]) -> list[Verb]:
                 commit=text(fact, "commit"), remote=text(fact, "remote"),
             )  # fmt: skip
     return list(begun.values())
+
+
+def _scripts(facts: Iterable[Fact]) -> list[PastScript]:
+    """Return the scripts that facts name, each as the last fact has it."""
+    named = {text(fact, "name"): fact for fact in facts if fact["kind"] == "script"}
+    return [
+        PastScript(
+            name=name, command=text(fact, "command"), time=fact["time"], exit_code=whole(fact, "exit_code"),
+            progress=text(fact, "progress"),
+        )
+        for name, fact in named.items() if name
+    ]  # fmt: skip
 
 
 def _tasks(fact: Fact) -> list[PastTask]:

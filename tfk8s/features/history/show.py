@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from tfk8s.cli import json_output
 from tfk8s.cli.output import age, moment, one_line, table
-from tfk8s.core.history.entry import Entry, PastTask, Row, Verb
+from tfk8s.core.history.entry import Entry, PastScript, PastTask, Row, Verb
 from tfk8s.core.price.rates import money
 from tfk8s.core.progress import PREFIX, duration, parse
 
@@ -17,6 +17,7 @@ _HEAD = ("ENTRY", "STATE", "EXIT", "AGE", "LASTED", "COST", "PROGRESS", "COMMIT"
 _OPTIONAL = ("COST", "PROGRESS", "COMMIT", "EXIT", "REASON")
 _COMMANDS = ("COMMAND", "EXIT", "AGE", "LASTED", "WHO", "COMMIT", "ARGUMENTS", "REASON")
 _TASKS = ("TASK", "PHASE", "RESTARTS", "EXIT", "PROGRESS", "REASON")
+_SCRIPTS = ("SCRIPT", "EXIT", "AGE", "PROGRESS", "COMMAND")
 _COMMIT = 10  # characters of git's commit in a table
 
 
@@ -48,9 +49,13 @@ def whole_document(entry: Entry) -> json_output.Document:
         {**dataclasses.asdict(verb), "time": moment(verb.time), "ended": moment(verb.ended)} for verb in entry.verbs
     ]
     tasks = [{**dataclasses.asdict(task), "progress": _progress(task.progress)} for task in entry.tasks]
+    scripts = [
+        {**dataclasses.asdict(script), "time": moment(script.time), "progress": _progress(script.progress)}
+        for script in entry.scripts
+    ]
     return {
-        **document(entry.row), "commands": commands, "tasks": tasks, "digest": entry.digest, "job_file": entry.job_file,
-        "timeline": entry.timeline,
+        **document(entry.row), "commands": commands, "tasks": tasks, "scripts": scripts, "digest": entry.digest,
+        "job_file": entry.job_file, "timeline": entry.timeline,
     }  # fmt: skip
 
 
@@ -74,6 +79,8 @@ def _parts(entry: Entry) -> Iterator[str]:
     yield "\n".join(f"{name}: {one_line(value)}" for name, value in known.items() if value)
     if entry.tasks:
         yield table(_TASKS, map(_task, entry.tasks), sys.stdout, ("PROGRESS", "EXIT", "REASON"))
+    if entry.scripts:
+        yield table(_SCRIPTS, map(_script, entry.scripts), sys.stdout, ("PROGRESS", "EXIT"))
     if entry.verbs:
         yield table(_COMMANDS, map(_verb, entry.verbs), sys.stdout, ("COMMIT", "ARGUMENTS", "REASON"))
 
@@ -89,6 +96,10 @@ def _row(row: Row) -> tuple[str, ...]:
 def _task(task: PastTask) -> tuple[str, ...]:
     reason = " ".join(task.reason.split())
     return task.task, task.phase, str(task.restarts), _code(task.exit_code), task.progress, reason
+
+
+def _script(script: PastScript) -> tuple[str, ...]:
+    return script.name, _code(script.exit_code), age(script.time), script.progress, script.command
 
 
 def _verb(verb: Verb) -> tuple[str, ...]:

@@ -119,3 +119,32 @@ def test_an_entry_with_the_logs_of_a_cluster_is_not_pruned(made: Made) -> None:
     assert [row.id for row in index.rows()] == [entry.id]
     history.remove(folder)
     assert [row.id for row in index.prune(most=0)] == [entry.id]
+
+
+def test_the_logs_of_the_last_scripts_that_printed_are_kept(made: Made) -> None:
+    folder, record, entry = made
+    keeper = history.HistoryKeeper(folder)
+    for number in range(110):
+        name = f"script-{number:06x}"
+        log = history.script_log(folder, name)
+        assert log is not None
+        log.write_text(f"2026-11-28T09:00:00.000000Z 0 {number}\n" if number != 50 else "")
+        os.utime(log, (number, number))
+        keeper.script_ended("train.py", folder.progress(name), number % 3)
+    keeper.script_ended("never.py", folder.progress("script-ffffff"), None)
+    folder.log(record.job_file.master_task).write_text("2026-11-28T09:00:00.000000Z 0 of a task\n")
+    kept = [f"script-{number:06x}" for number in range(9, 110) if number != 50]
+    assert {*entry.logs()} == {*kept, "worker-0"}
+    found = entry.read().scripts
+    assert [(script.name, script.exit_code) for script in found[-2:]] == [("script-00006d", 1), ("script-ffffff", None)]
+    history.remove(folder)
+    assert [text for _, _, text in entry.log("script-00006d")] == ["109"]
+    assert (entry.path / "logs/script-00006d.gz").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_line_with_other_breaks_is_one_line(made: Made) -> None:
+    folder, _, entry = made
+    log = history.script_log(folder, "script-000001")
+    assert log is not None
+    log.write_bytes("T 0 a\rb\x0bc\u2028d\nT 0 without an end".encode())
+    assert [text for _, _, text in entry.log("script-000001")] == ["a\rb\x0bc\u2028d", "without an end"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tfk8s.core.history.facts import REMOVED
 from tfk8s.core.resources import named
 from tfk8s.core.spec import JobFile
 
+_MAX_SCRIPTS = 100  # whose logs are kept: the last ones
 _LOST = "lost: its supervisor was gone"
 
 
@@ -35,6 +37,11 @@ def of(folder: Folder) -> EntryFiles | None:
     """Return the entry of the cluster in a folder; None if it has none."""
     kept = folder.kept
     return EntryFiles(kept.parent) if kept is not None and (kept.parent / "facts.jsonl").exists() else None
+
+
+def script_log(folder: Folder, name: str) -> Path | None:
+    """Return the file for what a script prints, in the entry of its cluster; None without an entry."""
+    return None if folder.kept is None else folder.kept / "logs" / f"{name}.log"
 
 
 def remove(folder: Folder, reason: str = "") -> None:
@@ -108,12 +115,26 @@ class HistoryKeeper:
         self._folder, self._entry = folder, of(folder)
 
     def script_ended(self, command: str, progress: Path, exit_code: int | None) -> None:
-        """Add the end of a script with its last progress."""
+        """Add the end of a script with its last progress, and keep the last scripts' logs."""
         if self._entry is not None:
             with files.unless_unwritable():
+                self._keep_logs(progress.name)
                 code = None if exit_code is None else programs.exit_code(exit_code)
                 last = str(cluster_status.read_progress(progress) or "")
-                self._entry.add("script", command=redaction.text(command), exit_code=code, progress=last)
+                self._entry.add(
+                    "script", name=progress.name, command=redaction.text(command), exit_code=code, progress=last
+                )
+
+    def _keep_logs(self, name: str) -> None:
+        """Remove the logs of scripts that have printed nothing, or after which others ran; `name` has just ended."""
+        if (log := script_log(self._folder, name)) is None:
+            return
+        with contextlib.suppress(FileNotFoundError):  # the script has never begun
+            if not log.stat().st_size:
+                log.unlink()
+        logs = sorted(log.parent.glob("script-??????.log"), key=lambda path: path.stat().st_mtime)
+        for path in logs[:-_MAX_SCRIPTS]:
+            path.unlink()
 
     def scaled(self, record: Record) -> None:
         """Add what the cluster requests from now on."""

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tfk8s.backends.local import state
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
-from tfk8s.backends.local.supervision import requests
+from tfk8s.backends.local.supervision import history, requests
 from tfk8s.backends.local.supervisor_client import gone_error
 from tfk8s.core.environment import script_environment
 from tfk8s.core.script import Script
 from tfk8s.errors import InvalidInput
-from tfk8s.sessions.forks import processes
+from tfk8s.sessions.forks import processes, recorded_output
 
 
 def variables(folder: state.Folder) -> dict[str, str]:
@@ -59,8 +59,10 @@ def script_request(
     """
     base = {**os.environ, **script_variables(folder, record)}
     without = [*filter(None, script.environment.get("TFK8S_WITHOUT", "").split(",")), *record.programs]
-    progress = folder.progress(f"script.{secrets.token_hex(4)}")  # the name of no task
+    name = f"script-{secrets.token_hex(3)}"  # the name of no task
+    progress, log = folder.progress(name), history.script_log(folder, name)
     more = {CLUSTER_ID_VARIABLE: record.id, "TFK8S_PROGRESS": str(progress), **more}
+    more |= {recorded_output.VARIABLE: str(log)} if log else {}
     more |= {"TFK8S_WITHOUT": ",".join(without)} if without else {}
     return requests.RunScript(
         fresh=script.fresh, python=record.script_python(python), folder=_current_folder(),
