@@ -114,12 +114,13 @@ Show = Callable[..., Window]
 
 @pytest.fixture
 def show(browser: Browser, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Show]:
-    """Return a function that opens the page of a backend."""
+    """Return a function that opens the page of a backend, or of several."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with contextlib.ExitStack() as stack:
 
-        def show(backend: FakeBackend, **context: Any) -> Window:
-            page = stack.enter_context(Dashboard(Looks({"local": backend}), listen(0), "secret"))
+        def show(shown: FakeBackend | Looks, **context: Any) -> Window:
+            looks = shown if isinstance(shown, Looks) else Looks({"local": shown})
+            page = stack.enter_context(Dashboard(looks, listen(0), "secret"))
             window = browser.new_context(**context)
             stack.callback(window.close)
             return Window(window.new_page(), page.url)

@@ -7,10 +7,12 @@ import subprocess
 
 import pytest
 from conftest import HOSTILE, Show, Training, Window
+from fakes.namespaces import AllNamespaces, Namespace
 from job_files import job_file
 from playwright.sync_api import expect
 
 from tfk8s.core.status import Phase
+from tfk8s.features.dashboard.looks import Looks
 from tfk8s.testing import FakeBackend, change
 
 
@@ -127,6 +129,37 @@ def test_a_thousand_tasks(show: Show) -> None:
     window.picture("1000-tasks")
     window.page.get_by_label("Filter").fill("worker/77")
     expect(window.page.locator("#tasks tbody tr")).to_have_count(11)
+    assert window.problems == []
+
+
+@pytest.mark.parametrize("are_all", [False, True])
+def test_clusters_of_several_namespaces(show: Show, are_all: bool) -> None:
+    teams = [Namespace("team-a"), Namespace("team-b")]
+    named = {f"kubernetes/{one.namespace}": one for one in teams}
+    forbidden = Namespace("team-c", 'you may not list StatefulSets in namespace "team-c"')
+    looks = (
+        Looks({"kubernetes": AllNamespaces(*teams)}, of_namespace=lambda name: named[f"kubernetes/{name}"])
+        if are_all
+        else Looks({**named, "kubernetes/team-c": forbidden})
+    )
+    window = show(looks, viewport={"width": 1500, "height": 900})
+    page = window.page
+    expect(page.get_by_role("link", name="mnist")).to_have_count(2)
+    page.get_by_role("link", name="namespace team-b").click()
+    expect(page.locator("#facts")).to_contain_text("where context kind, namespace team-b")
+    expect(page.locator("#tasks tbody tr")).to_have_count(3)
+    expect(page.locator("[aria-current=page]")).to_contain_text("namespace team-b")
+    assert page.url.endswith("#kubernetes/team-b/mnist")
+    page.get_by_role("button", name="show the log of worker/1").click()
+    expect(page.locator("#log-name")).to_have_text("Log of worker/1")
+    assert page.url.endswith("#kubernetes/team-b/mnist/worker%2F1")
+    page.reload()
+    expect(page.locator("#facts")).to_contain_text("namespace team-b")
+    expect(page.locator("#log-name")).to_have_text("Log of worker/1")
+    problem = "" if are_all else f"kubernetes/team-c: {forbidden.refusal}"
+    expect(page.locator("#sources")).to_contain_text(problem)
+    expect(page.locator("#sources")).to_contain_text("free: node-1 2 of 4 nvidia.com/gpu")
+    window.picture(f"namespaces-{'all' if are_all else 'named'}")
     assert window.problems == []
 
 

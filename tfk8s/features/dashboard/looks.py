@@ -10,7 +10,7 @@ import contextlib
 import functools
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from tfk8s import api
 from tfk8s.backends.protocol import Backend
@@ -19,7 +19,7 @@ from tfk8s.core.script import LogOptions
 from tfk8s.core.status import ClusterStatus
 from tfk8s.core.task_names import choose, select
 from tfk8s.errors import InvalidInput, NoSuchCluster, Tfk8sError
-from tfk8s.features.dashboard.topics import Produce, Topic
+from tfk8s.features.dashboard.topics import MAX_TOPICS, Produce, Topic
 from tfk8s.log import log
 from tfk8s.render import script_job
 
@@ -37,12 +37,18 @@ class Looks:
     """Finds the producers of topics: "overview", "cluster SOURCE NAME", "log SOURCE NAME TASK-OR-SCRIPT".
 
     Args:
-        sources: the back ends by their names.
+        sources: the back ends by their names, "local" or "kubernetes/NAMESPACE".
         only: show this cluster alone; None is all.
+        of_namespace: returns the back end of a namespace, if another source lists the clusters of all namespaces.
     """
 
-    def __init__(self, sources: Mapping[str, Backend], only: str | None = None) -> None:
+    def __init__(
+        self, sources: Mapping[str, Backend], only: str | None = None,
+        of_namespace: Callable[[str], Backend] | None = None,
+    ) -> None:  # fmt: skip
         self._sources, self._only = sources, only
+        self._lock, self._problems = threading.Lock(), dict[str, str]()
+        self._of_namespace = functools.lru_cache(MAX_TOPICS)(of_namespace) if of_namespace else None
 
     def find(self, name: str) -> Produce:
         """Return what produces the messages of a topic.
@@ -53,12 +59,24 @@ class Looks:
         kind, *words = name.split(" ")
         if kind == OVERVIEW and not words:
             return self._overview
-        if (kind, len(words)) not in ((CLUSTER, 2), (LOG, 3)) or words[0] not in self._sources:
+        backend = self._backend(words[0]) if (kind, len(words)) in ((CLUSTER, 2), (LOG, 3)) else None
+        if backend is None:
             raise InvalidInput("the dashboard has no such topic")
-        backend, cluster, *rest = self._sources[words[0]], *words[1:]
+        cluster, *rest = words[1:]
         if self._only not in (None, cluster):
             raise InvalidInput(f'the dashboard shows "{self._only}" alone')
         return _Log(backend, cluster, *rest) if kind == LOG else _ClusterLooks(backend, cluster)
+
+    def _backend(self, source: str) -> Backend | None:
+        """Return the back end of a cluster's source; None if there is none."""
+        kind, _, namespace = source.partition("/")
+        if self._of_namespace is not None and self._lists_all(kind):
+            return self._of_namespace(namespace) if namespace else None
+        return self._sources.get(source)
+
+    def _lists_all(self, source: str) -> bool:
+        """Return whether a source lists the clusters of all namespaces."""
+        return self._of_namespace is not None and source in self._sources and self._sources[source].shared is not None
 
     def _overview(self, topic: Topic) -> None:
         """Send the clusters of each source by themselves: a source that does not answer delays no other."""
@@ -68,13 +86,24 @@ class Looks:
         _again(topic, _SLOW_PAUSE, self._send_history)
 
     def _send_clusters(self, topic: Topic, source: str, backend: Backend) -> None:
+        """Send the clusters of a source, and from the first one that answers the free GPUs of the nodes."""
         found, problem = list[json_output.Document](), ""
         try:
-            found = [_summary(source, status) for status in self._clusters(backend)]
+            found = [_summary(self._source_of(source, status), status) for status in self._clusters(backend)]
         except Tfk8sError as error:
             problem = str(error)
-        gpus = backend.shared.free_gpus() if backend.shared and not problem else ""
+        gpus = backend.shared.free_gpus() if backend.shared and self._is_first(source, problem) else ""
         topic.send(f"clusters {source}", {"clusters": found, "problem": problem, "gpus": gpus})
+
+    def _is_first(self, source: str, problem: str) -> bool:
+        """Return whether a source of Kubernetes has answered, and before the others that answer."""
+        with self._lock:
+            self._problems[source] = problem
+            return next((name for name, text in self._problems.items() if not text), "") == source
+
+    def _source_of(self, source: str, status: ClusterStatus) -> str:
+        """Return the source by which a page asks for a cluster that another source lists."""
+        return f"{source}/{status.location.rpartition(' ')[2]}" if self._lists_all(source) else source
 
     def _clusters(self, backend: Backend) -> list[ClusterStatus]:
         if self._only is None:

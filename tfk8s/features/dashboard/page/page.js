@@ -129,7 +129,7 @@ function showClusters() {
   const focused = list.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   list.replaceChildren(...clusters.map((cluster) => {
     const place = [cluster.source, cluster.name];
-    const link = element("a", cluster.name, { href: "#" + place.map(encodeURIComponent).join("/") });
+    const link = element("a", cluster.name, { href: address(place) });
     if (state.place && place.join(" ") === state.place.join(" ")) link.setAttribute("aria-current", "page");
     const small = element("small");
     small.append(phase(cluster.phase), ` ${cluster.ready}/${cluster.tasks} tasks, ${cluster.source === "local" ? "this machine" : cluster.location}`);
@@ -149,12 +149,17 @@ function showClusters() {
   if (!state.place && clusters.length === 1) open([clusters[0].source, clusters[0].name]);
 }
 
+// A source is "local", or "kubernetes/NAMESPACE".
+function address([source, name], log = null) {
+  return "#" + [...source.split("/"), name, ...(log ? [log] : [])].map(encodeURIComponent).join("/");
+}
+
 function open(place, log = null) {
   const changed = !state.place || place.join(" ") !== state.place.join(" ");
   if (!changed && log === state.log) return;
   state.place = place;
   state.log = log;
-  const hash = "#" + [...place, ...(log ? [log] : [])].map(encodeURIComponent).join("/");
+  const hash = address(place, log);
   if (location.hash !== hash) history.replaceState(null, "", hash);
   forget();
   by("cluster").hidden = false;
@@ -327,7 +332,8 @@ function route() {
   } catch {
     return; // no link of this page
   }
-  const [source, name, log] = words;
+  const source = words.splice(0, words[0] === "kubernetes" ? 2 : 1).join("/");
+  const [name, log] = words;
   if (source && name) open([source, name], log || null);
 }
 
