@@ -24,7 +24,7 @@ from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase
-from tfk8s.errors import InvalidInput, TaskUnreachable
+from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable
 
 STEPS = 90  # of 0.3 s and more: both faults of a slow machine come before the last step
 SMALL, SMALL_MEMORY = Quantity.parse("50m"), Quantity.parse("700Mi")
@@ -183,6 +183,50 @@ def test_large_folder_reaches_the_pods(
         assert lines == {f"{said} {digest}"}
         secrets = client.send("GET", paths.collection("Secret", namespace), paths.of_cluster("large"))["items"]
         assert len(secrets) == 3
+
+
+ALL_LINKED = "[ $(cat /proc/net/tcp* | grep -c ':0912 [0-9A-F]*:[0-9A-F]* 01 ') = 3 ]"  # at port 2322
+
+
+def are_linked(namespace: str, pod: str) -> bool:
+    """Return whether three pods are connected with the one that decides about restarts."""
+    try:
+        commands.execute(Client(None), namespace, pod, ["sh", "-c", ALL_LINKED], (), 60)
+    except ClusterError:
+        return False
+    return True
+
+
+BEGINS = "echo $$ > /tmp/pid; echo begins; exec sleep 1000"
+
+
+def test_programs_of_several_pods_run_again_together(
+    start: Callable[[JobFile], str], backend: KubernetesBackend, client: KubeApi, namespace: str
+) -> None:
+    """The pod that decides is replaced, too."""
+    jobs = [program("sh", "-c", BEGINS, name=job, tasks=tasks) for job, tasks in (("chief", 1), ("worker", 2))]
+    name = start(make_job_file("together", *jobs, run=RunPolicy(restart_scope="cluster")))
+    tasks = [Task("chief", 0), Task("worker", 0), Task("worker", 1)]
+
+    def until_all_begin(reason: str = "") -> None:
+        def look() -> bool:
+            texts: dict[Task, list[str]] = {task: [] for task in tasks}
+            for line in backend.logs(name, tasks, LogOptions()):
+                texts[line.task].append(line.text)
+            known = {task: f"tfk8s: {task} runs again: {reason}" if reason else "begins" for task in tasks}
+            return all(known[task] in said and said[-1] == "begins" for task, said in texts.items())
+
+        polling.wait_until(look, f"all programs to begin again: {reason}", 240)
+
+    until_all_begin()
+    polling.wait_until(lambda: are_linked(namespace, pod_of(backend, name, tasks[0])), "the links", 90)
+    first = pod_of(backend, name, tasks[1])
+    commands.execute(Client(None), namespace, first, ["sh", "-c", "kill -9 $(cat /tmp/pid)"], (), 60)
+    until_all_begin("worker/0 ended with exit code 137, restart 1 of 3")
+    assert pod_of(backend, name, tasks[1]) == first
+    polling.wait_until(lambda: are_linked(namespace, pod_of(backend, name, tasks[0])), "the links", 90)
+    client.send("DELETE", paths.pod(namespace, pod_of(backend, name, tasks[0])))
+    until_all_begin("chief/0 has a new pod")
 
 
 FAILS = "import os, sys, time; time.sleep(2); os.environ['TFK8S_INDEX'] == '1' and sys.exit('no data'); time.sleep(600)"

@@ -11,16 +11,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from tfk8s.core import naming
+from tfk8s.core.backoff import Backoff
 from tfk8s.core.job_file.keys import key
 
 EXIT_CODE, FAILURE, NEVER = RESTART_ON = "exit-code", "failure", "never"
 TASK, JOB, CLUSTER = RESTART_SCOPES = "task", "job", "cluster"
 
 FIRST_RETRYABLE = 128
+NO_COORDINATOR = "-"  # the word of a program in a pod that runs again alone: see `task/programs/restarts/`
 # TensorFlow's PreemptionCheckpointHandler ends a program so after SIGTERM, and on Google Cloud with 143
 # (BorgTerminationConfig and gce_exit_fn in tensorflow/python/distribute/failure_handling/).
 SAVED = 42
@@ -117,7 +119,7 @@ class RunPolicy:
     restart_scope: str = key(
         "RESTART_SCOPE",
         "The programs that run again together: the failed task's, its job's, or all of the cluster. If absent: all of "
-        "the cluster on this machine. On Kubernetes, each program runs again alone.",
+        "the cluster on this machine, and the failed task's on Kubernetes.",
         TASK,
         default="",
     )
@@ -135,6 +137,48 @@ class RunPolicy:
         if isinstance(self.restart_on, tuple):
             return code in self.restart_on
         return self.restart_on == FAILURE or code >= FIRST_RETRYABLE or code == SAVED
+
+
+@dataclass(eq=False)
+class RestartGroup:
+    """The restarts of one group.
+
+    Attributes:
+        policy: the rules of the run.
+        restarts: the restarts that count against `max_restarts`.
+        reason: why the group is being restarted; "" while it is not.
+        pause: the seconds between the last end of a program and the start, of the restart that is under way.
+    """
+
+    policy: RunPolicy
+    restarts: int = 0
+    reason: str = ""
+    pause: float = 0.0
+    _started: float = 0.0
+    _backoff: Backoff = field(default_factory=Backoff)
+
+    def may_restart(self, code: int) -> bool:
+        """Return whether the programs run again after an exit code of one of them."""
+        return self.policy.restarts_after(code, self.restarts)
+
+    def restart_after_failure(self, reason: str, now: float) -> None:
+        """Begin a restart that counts against `max_restarts`."""
+        self.restarts += 1
+        self.reason, self.pause = reason, self._backoff.pause(now - self._started)
+
+    def restart_at_once(self, reason: str, *, counts_anew: bool) -> None:
+        """Begin a restart that does not count, without a pause.
+
+        Args:
+            counts_anew: the limit of restarts begins again, as after a request of the user.
+        """
+        self.reason, self.pause = reason, 0.0
+        if counts_anew:
+            self.restarts, self._backoff = 0, Backoff()
+
+    def start(self, now: float) -> None:
+        """Note that the programs start."""
+        self.reason, self._started = "", now
 
 
 def restart_word(restart_on: str | tuple[int, ...]) -> str:

@@ -34,7 +34,7 @@ _BOTH = (
     "task/files/*.py", "task/peers/*.py", "training/*.py", "training/parallel/*.py", "sessions/__init__.py",
 )  # fmt: skip
 _TASK = (
-    *_BOTH, "task/data/*.py", "task/programs/*.py",
+    *_BOTH, "task/data/*.py", "task/programs/*.py", "task/programs/restarts/*.py",
     # the cluster's own Job
     "core/history/__init__.py", "core/history/facts.py", "core/history/redaction.py", "core/history/shared.py",
     "task/lifetime/*.py", "task/lifetime/record/*.py",

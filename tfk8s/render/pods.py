@@ -142,7 +142,7 @@ def _container(job_file: JobFile, job: Job) -> Object:
     }
     if job.program is None:
         return {**container, "command": [*(_SERVER if job.has_server else _DATA_SERVICE)], **_probes()}
-    container["command"] = program_job.command(job.program, job_file.run)
+    container["command"] = program_job.command(job_file, job, job.program)
     if job.program.is_script:
         container["workingDir"] = program_job.WORK_FOLDER
         container["volumeMounts"] += program_job.mounts()

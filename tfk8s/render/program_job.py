@@ -13,7 +13,7 @@ from typing import Any
 
 from tfk8s.core import addresses, job_kinds, naming, programs
 from tfk8s.core.environment import PROGRAM_DEFAULTS, grace_variables
-from tfk8s.core.programs import Program, RunPolicy
+from tfk8s.core.programs import Program
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.render import kueue
 
@@ -36,10 +36,26 @@ _CONTROLLER_LABELS = ("controller-uid", "job-name")
 # ---- the pods ------------------------------------------------------------------------------------------------------
 
 
-def command(program: Program, run: RunPolicy) -> list[str]:
+def command(job_file: JobFile, job: Job, program: Program) -> list[str]:
     """Return the command of a program's container."""
+    run = job_file.run
     words = [word.replace("$", "$$") for word in program.words]  # Kubernetes expands $(NAME), and reads $$ as $
-    return [*COMMAND, programs.restart_word(run.restart_on), str(run.max_restarts), *words]
+    return [
+        *COMMAND, programs.restart_word(run.restart_on), str(run.max_restarts), _coordinator(job_file, job), *words,
+    ]  # fmt: skip
+
+
+def _coordinator(job_file: JobFile, job: Job) -> str:
+    """Return the task and the port of the pod that decides about restarts, as a word of the command.
+
+    The port is the first that scripts have in their own pods: the NetworkPolicy opens it between the cluster's pods.
+    """
+    leaders = {programs.JOB: job.name, programs.CLUSTER: min(one.name for one in job_kinds.program_jobs(job_file))}
+    run = job_file.run
+    if run.restart_scope not in leaders or run.restart_on == programs.NEVER:
+        return programs.NO_COORDINATOR
+    port = job_file.job(job_file.master).port or job_file.port
+    return f"{naming.task(leaders[run.restart_scope], 0)}:{addresses.script_ports(port).start}"
 
 
 def variables(job_file: JobFile, job: Job) -> Iterator[tuple[str, str]]:

@@ -73,7 +73,7 @@ def test_job_of_a_script() -> None:
     pod = template["spec"]
     (container,) = pod["containers"]
     assert (pod["restartPolicy"], pod["subdomain"], container["workingDir"]) == ("Never", "demo", "/work")
-    words = ["python3", "-P", "-m", "tfk8s.task.programs.pod", "exit-code", "5", "train.py", "$$(HOME)"]
+    words = ["python3", "-P", "-m", "tfk8s.task.programs.pod", "exit-code", "5", "-", "train.py", "$$(HOME)"]
     assert container["command"] == words
     assert {"startupProbe", "readinessProbe"}.isdisjoint(container)
     parts = [

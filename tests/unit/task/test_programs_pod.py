@@ -27,7 +27,7 @@ CLUSTER = {
 
 def start(folder: Path, restart_on: str, max_restarts: int, *words: str, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "tfk8s.task.programs.pod", restart_on, str(max_restarts), *words],
+        [sys.executable, "-P", "-m", "tfk8s.task.programs.pod", restart_on, str(max_restarts), "-", *words],
         cwd=folder, env={**os.environ, **POD, "TFK8S_VERDICT": str(folder / "message"), **environment},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -75,7 +75,7 @@ for number, line in enumerate(sys.stdin):
 
 @pytest.mark.programs
 def test_program_runs_again_as_the_policy_says(tmp_path: Path) -> None:
-    lines = [[restart_on, str(most), *program] for restart_on, most, program, _, _ in POLICIES]
+    lines = [[restart_on, str(most), "-", *program] for restart_on, most, program, _, _ in POLICIES]
     done = subprocess.run(
         [sys.executable, "-c", RUN_ALL],
         cwd=tmp_path, env={**os.environ, **POD, "TFK8S_VERDICT": "message"}, text=True, timeout=60, check=False,
@@ -184,7 +184,7 @@ def test_stopped_program_is_killed_with_all_that_it_started(tmp_path: Path) -> N
     script = "test -e again && exit 0; touch again; sleep 60 & kill -STOP $$; exit 5"
     code = "import sys; from tfk8s.task.programs import pod; pod.MAX_STOPPED = 0.1; sys.exit(pod.main(sys.argv[1:]))"
     process = subprocess.run(
-        [sys.executable, "-c", code, "exit-code", "1", "sh", "-c", script],
+        [sys.executable, "-c", code, "exit-code", "1", "-", "sh", "-c", script],
         cwd=tmp_path, env={**os.environ, **POD}, capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
     # The output ends with the last process, of which one would sleep for longer than the timeout.

@@ -205,7 +205,6 @@ class KubernetesBackend:
         claims.require_driver(self._client, job_file)
         record_notes.require_claim(self._client, namespace, job_file)
         self._notes.applied(job_file)
-        program_jobs.warn_of_scope(job_file)
         try:
             objects = claims.usable(self._client, namespace, job_file, objects)
             if not dry_run and any((job_file.pod, *(job.pod for job in job_file.jobs))):

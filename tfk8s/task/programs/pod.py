@@ -2,7 +2,8 @@
 
 A new pod takes ten seconds and more, because the Job controller waits before it creates one. Process 1 starts the
 program again at once, in the same pod, with the same address and the same files. It kills a program that is stopped:
-the other tasks see no heartbeats from the program, and have ended.
+the other tasks see no heartbeats from the program, and have ended. With `restart_scope` in the job file, the programs
+of other pods run again together with this one: see `restart_coordinator`.
 
 A script runs in a fork of this process, where `TF_CONFIG` may have any size. The kernel limits each variable of a
 command to 128 KiB (MAX_ARG_STRLEN, execve(2)). Standard library only: this file runs in pods.
@@ -36,9 +37,12 @@ from tfk8s.core.programs import (
 )
 from tfk8s.task.config import derive_cluster, lists
 from tfk8s.task.programs import archive, command, main_script, runner, seen_gpus
+from tfk8s.task.programs.restarts import linked_restarts
+from tfk8s.task.programs.restarts.linked_restarts import LinkedRestarts
+from tfk8s.task.programs.restarts.restart_coordinator import ASKED, ENDED, FAILED, START, STOP, STOPPED
 from tfk8s.task.programs.unreachable import LOOK_INTERVAL, Unanswered
 
-_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, linked_restarts.SIGNAL)
 _GROUP_INTERVAL = 0.05
 
 # The codes of a container that Kubernetes ends: SIGKILL and SIGTERM. The Job controller makes another pod after them.
@@ -73,18 +77,19 @@ class ProgramRuns:
         environment: variables for the program, besides those of this process.
         unanswered: the servers that do not answer, which get a line each.
         note: takes whether the program runs, at its starts and its ends.
+        link: to the programs that run again together with this one.
     """
 
     def __init__(
         self, name: str, words: Sequence[str], policy: RunPolicy, environment: Mapping[str, str],
-        unanswered: Unanswered, note: Callable[[bool], None],
+        unanswered: Unanswered, note: Callable[[bool], None], link: LinkedRestarts,
     ) -> None:  # fmt: skip
         self._name, self._words, self._policy, self._environment = name, words, policy, environment
-        self._unanswered, self._note = unanswered, note
+        self._unanswered, self._note, self._link = unanswered, note, link
         self.restarts = 0
         self.terminated = False
         self._child = 0
-        self._wanted_again = False
+        self._wanted_again = self._is_stopped = False
         self._backoff, self._started = Backoff(), 0.0
         self._kill_at: float | None = None
 
@@ -94,22 +99,53 @@ class ProgramRuns:
             code = self._run_once()
             if self.terminated:
                 return code
-            if self._wanted_again:
-                _say(f"{self._name} is restarted")
-                continue
-            if not self._policy.restarts_after(code, self.restarts):
+            kind = self._kind_of_end(code)
+            self._link.tell(kind, code)
+            if kind == ENDED or not self._wait_for_start(kind, code):
                 return code
-            self.restarts += 1
-            _say(
-                f"{self._name} ended with exit code {code} and runs again, restart {self.restarts} of "
-                f"{self._policy.max_restarts}"
-            )
-            if self._pause(self._backoff.pause(time.monotonic() - self._started)):
-                return code
+
+    def _kind_of_end(self, code: int) -> str:
+        if self._wanted_again:
+            return ASKED
+        if self._is_stopped:
+            return STOPPED
+        return FAILED if self._policy.restarts_after(code, self.restarts) else ENDED
+
+    def _wait_for_start(self, kind: str, code: int) -> bool:
+        """Wait until the program may run again; return False if SIGTERM ended the wait."""
+        while not self._link.is_alone:
+            number = signal.sigtimedwait(_SIGNALS, LOOK_INTERVAL)
+            if number and number.si_signo == signal.SIGTERM:
+                self.terminated = True
+                return False
+            self._reap()
+            order = self._link.take_order()
+            while order and order.kind != START:
+                order = self._link.take_order()
+            if order and order.reason:
+                _say(f"{self._name} runs again: {order.reason}")
+                self.restarts = order.restarts
+                return True
+            if order:
+                break
+        return self._pause_alone(kind, code)
+
+    def _pause_alone(self, kind: str, code: int) -> bool:
+        """Wait before a restart that no other program takes part in; return False if SIGTERM ended the wait."""
+        if kind != FAILED:
+            _say(f"{self._name} is restarted")
+            return True
+        self.restarts += 1
+        _say(
+            f"{self._name} ended with exit code {code} and runs again, restart {self.restarts} of "
+            f"{self._policy.max_restarts}"
+        )
+        return not self._pause(self._backoff.pause(time.monotonic() - self._started))
 
     def _run_once(self) -> int:
         """Start the program, and return its exit code when it has ended."""
-        self._wanted_again, self._kill_at, self._started = False, None, time.monotonic()
+        self._wanted_again = self._is_stopped = False
+        self._kill_at, self._started = None, time.monotonic()
         self._note(True)
         self._child = os.fork()
         if not self._child:
@@ -137,7 +173,7 @@ class ProgramRuns:
 
     @property
     def _is_ending(self) -> bool:
-        return self.terminated or self._wanted_again
+        return self.terminated or self._wanted_again or self._is_stopped
 
     def _wait(self) -> float:
         """Return the seconds until the next check."""
@@ -149,6 +185,8 @@ class ProgramRuns:
             self.terminated = True
         elif number == signal.SIGHUP:
             self._wanted_again = True
+        elif (order := self._link.take_order()) and order.kind == STOP:
+            self._is_stopped = True
         else:
             return
         try:
@@ -215,9 +253,10 @@ def main(arguments: Sequence[str]) -> int:
     """Run a program.
 
     Args:
-        arguments: the ends after which the program runs again, the greatest number of restarts, and the program.
+        arguments: the ends after which the program runs again, the greatest number of restarts, the coordinator of
+            restarts as of `linked_restarts.start`, and the program.
     """
-    restart_on, max_restarts, *words = arguments
+    restart_on, max_restarts, coordinator, *words = arguments
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     environment = os.environ
     if path := environment.get("TFK8S_ARCHIVE"):
@@ -234,7 +273,8 @@ def main(arguments: Sequence[str]) -> int:
     if "TFK8S_METRICS_PORT" in environment:
         notes = importlib.import_module("tfk8s.features.metrics.pod").start(ports[name], "program")
         own["TFK8S_PROGRESS"], note = str(notes.progress), notes.write
-    runs = ProgramRuns(name, expand(words, {**environment, **own}), policy, own, unanswered, note)
+    link = linked_restarts.start(name, coordinator, [restart_on, max_restarts], environment)
+    runs = ProgramRuns(name, expand(words, {**environment, **own}), policy, own, unanswered, note, link)
     code = runs.run()
     if runs.terminated:
         return 128 + signal.SIGTERM

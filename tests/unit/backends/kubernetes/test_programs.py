@@ -6,7 +6,6 @@ import base64
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,19 +109,6 @@ def test_a_job_is_made_again_after_the_end_of_its_pods() -> None:
     client: Any = ReplacingClient(3)
     assert program_jobs.replace(client, "ns", job()) == job()
     assert client.changes == ["DELETE", "apply"]
-
-
-def test_a_restart_of_several_programs_is_not_promised(caplog: pytest.LogCaptureFixture) -> None:
-    for policy in (RunPolicy(), RunPolicy(restart_scope="task"), RunPolicy(restart_scope="job", restart_on="never")):
-        program_jobs.warn_of_scope(job_file("demo", WORKER, run=policy))
-    program_jobs.warn_of_scope(job_file("demo", replace(WORKER, tasks=1), run=RunPolicy(restart_scope="job")))
-    assert not caplog.messages
-    program_jobs.warn_of_scope(job_file("demo", WORKER, run=RunPolicy(restart_scope="cluster")))
-    (message,) = caplog.messages
-    assert message == (
-        "run.restart_scope: cluster has no effect on Kubernetes: a program runs again alone, and the others only if "
-        "TensorFlow's errors end them too"
-    )
 
 
 @pytest.mark.parametrize(

@@ -11,26 +11,12 @@ from tfk8s.backends.kubernetes.claims import DELETE_TIMEOUT
 from tfk8s.backends.kubernetes.pods import pod_ends
 from tfk8s.backends.kubernetes.workloads import avoidance, bad_nodes, program_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
-from tfk8s.core import job_kinds, naming, programs
-from tfk8s.core.spec import JobFile
-from tfk8s.log import log
+from tfk8s.core import naming
 from tfk8s.render import manifests, script_job
 from tfk8s.render.pods import Object
 
 _IMMUTABLE = "field is immutable"
 _PREVIEW = "-new"
-
-
-def warn_of_scope(job_file: JobFile) -> None:
-    """Warn if a job file asks for a restart of several programs together, which Kubernetes has not."""
-    run = job_file.run
-    several = sum(job.tasks for job in job_kinds.program_jobs(job_file)) > 1
-    if several and run.restart_on != programs.NEVER and run.restart_scope in (programs.JOB, programs.CLUSTER):
-        log.warning(
-            "run.restart_scope: %s has no effect on Kubernetes: a program runs again alone, and the others only if "
-            "TensorFlow's errors end them too",
-            run.restart_scope,
-        )
 
 
 def is_refused_change(item: Object, error: ApiError) -> bool:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tfk8s.backends.local.programs.process import ProgramProcess
 from tfk8s.core import job_kinds, programs
-from tfk8s.core.backoff import Backoff
 from tfk8s.core.events import RESTARTED
 from tfk8s.core.lifetime import format_duration
-from tfk8s.core.programs import CLUSTER, TASK
+from tfk8s.core.programs import CLUSTER, TASK, RestartGroup, RunPolicy
 from tfk8s.core.spec import JobFile
 from tfk8s.core.status import Phase
 from tfk8s.sessions.forks.event_loop import Loop
@@ -21,25 +20,17 @@ _CAUSE_TIMEOUT = 1.0  # a program that lost another task ends before the supervi
 _STOPPED_INTERVAL = 1.0
 
 
-@dataclass(eq=False)
-class _Group:
+class _Group(RestartGroup):
     """The programs that run again together.
 
-    Attributes:
+    Args:
+        policy: the rules of the run.
         members: the programs.
-        restarts: the restarts that count against `max_restarts`.
-        reason: why the group is being restarted; "" while it is not.
-        started: the time of the last start.
-        pause: the pause before the restart that is under way.
-        backoff: the pauses before the next restarts.
     """
 
-    members: Sequence[ProgramProcess]
-    restarts: int = 0
-    reason: str = ""
-    started: float = 0.0
-    pause: float = 0.0
-    backoff: Backoff = field(default_factory=Backoff)
+    def __init__(self, policy: RunPolicy, members: Sequence[ProgramProcess]) -> None:
+        super().__init__(policy)
+        self.members = members
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +58,7 @@ class ProgramRun:
     def __init__(self, loop: Loop, job_file: JobFile, members: Sequence[ProgramProcess]) -> None:
         self._loop, self._policy, self._members = loop, job_file.run, members
         self._success = [str(task) for task in job_kinds.success_tasks(job_file)]
-        self._groups = _groups(self._policy.restart_scope or CLUSTER, members)
+        self._groups = _groups(self._policy, members)
         self._end: _End | None = None
         self._number = 0  # of the run: the timers of an earlier run have no effect
         self._stopped_since: dict[ProgramProcess, float] = {}
@@ -94,8 +85,8 @@ class ProgramRun:
             self._start_timers()
         for group in self._groups:
             if has_ended or any(member in chosen for member in group.members):
-                group.restarts, group.backoff = 0, Backoff()
-                self._restart_group(group, RESTARTED, 0.0)
+                group.restart_at_once(RESTARTED, counts_anew=True)
+                self._end_members(group)
 
     def stop(self) -> None:
         """End all programs with their cluster."""
@@ -131,9 +122,9 @@ class ProgramRun:
         stopped = [other.name for other in self._members if other.stopped_reason()]
         if code == programs.PEER_LOST and stopped:
             cause = f"{stopped[0]} was stopped by a signal"
-        if self._policy.restarts_after(code, group.restarts):
-            group.restarts += 1
-            self._restart_group(group, cause, group.backoff.pause(time.monotonic() - group.started))
+        if group.may_restart(code):
+            group.restart_after_failure(cause, time.monotonic())
+            self._end_members(group)
         else:
             member.exit_code = code
             member.enter(Phase.FAILED, text)
@@ -146,8 +137,7 @@ class ProgramRun:
 
     # ---- restarts ----
 
-    def _restart_group(self, group: _Group, reason: str, delay: float) -> None:
-        group.reason, group.pause = reason, delay
+    def _end_members(self, group: _Group) -> None:
         for member in group.members:
             member.end()
         self._start_when_ended(group)
@@ -163,7 +153,7 @@ class ProgramRun:
     def _start_group(self, group: _Group, reason: str) -> None:
         if self._end is not None or any(member.is_running for member in group.members):
             return
-        group.reason, group.started = "", time.monotonic()
+        group.start(time.monotonic())
         for member in group.members:
             member.restarts += bool(reason)
             member.start(reason)
@@ -210,9 +200,10 @@ class ProgramRun:
         self._loop.after(_STOPPED_INTERVAL, lambda: self._poll_stopped(number))
 
 
-def _groups(scope: str, members: Sequence[ProgramProcess]) -> list[_Group]:
+def _groups(policy: RunPolicy, members: Sequence[ProgramProcess]) -> list[_Group]:
     """Return the programs in groups that run again together."""
+    scope = policy.restart_scope or CLUSTER
     groups: dict[str, list[ProgramProcess]] = {}
     for member in members:
         groups.setdefault({CLUSTER: "", TASK: member.name}.get(scope, member.job), []).append(member)
-    return [_Group(group) for group in groups.values()]
+    return [_Group(policy, group) for group in groups.values()]

@@ -1,0 +1,161 @@
+"""Tests of the links between the pods of programs that run again together, with real connections."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tfk8s import polling
+from tfk8s.core.programs import RunPolicy
+from tfk8s.task import activity
+from tfk8s.task.programs.restarts.linked_restarts import LinkedRestarts
+from tfk8s.task.programs.restarts.restart_coordinator import FAILED, START, STOP, STOPPED, Order
+from tfk8s.task.programs.restarts.restart_link import CoordinatorServer, Link
+
+POLICY = RunPolicy(max_restarts=3)
+MakeLink = Callable[[int], LinkedRestarts]
+
+
+def free_port() -> int:
+    with socket.create_server(("", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def await_order(restarts: LinkedRestarts, kind: str) -> Order:
+    def look() -> Order | None:
+        while order := restarts.take_order():
+            if order.kind == kind:
+                return order
+        return None
+
+    return polling.wait_until(look, f"the order to {kind}", 10)
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def make_link(port: int) -> Iterator[MakeLink]:
+    """Makes links of tasks of the job worker; returns the side of process 1."""
+    ends = []
+
+    def make(index: int) -> LinkedRestarts:
+        own, other = socket.socketpair()
+        ends.extend([own, other])
+        link = Link(f"worker/{index}", f"pod {index}", ("localhost", port), other, lambda: None, patience=0.2)
+        link.start()
+        threading.Thread(target=link.run, daemon=True).start()
+        return LinkedRestarts(own)
+
+    yield make
+    for end in ends:
+        end.close()
+
+
+@pytest.fixture
+def server(port: int) -> CoordinatorServer:
+    made = CoordinatorServer("worker/0", "pod 0", POLICY, port)
+    made.start()
+    return made
+
+
+def until_linked(port: int, count: int) -> None:
+    def is_linked() -> bool:
+        return sum(item.peer_port == port for item in activity.connections(activity.read_tables())) == count
+
+    polling.wait_until(is_linked, f"{count} links", 20)
+
+
+@pytest.mark.usefixtures("server")
+def test_failure_of_one_program_starts_all_again(port: int, make_link: MakeLink) -> None:
+    first, second = make_link(1), make_link(2)
+    until_linked(port, 2)
+    second.tell(FAILED, 137)
+    await_order(first, STOP)
+    first.tell(STOPPED, 143)
+    orders = [await_order(restarts, START) for restarts in (first, second)]
+    assert {(order.restarts, order.reason) for order in orders} == {
+        (1, "worker/2 ended with exit code 137, restart 1 of 3")
+    }
+
+
+def test_program_without_a_coordinator_runs_again_alone(make_link: MakeLink) -> None:
+    alone = make_link(1)
+    alone.tell(FAILED, 137)
+    order = await_order(alone, START)
+    assert (order.reason, order.restarts) == ("", 1)
+
+
+def test_coordinator_that_leaves_leaves_the_others_alone(
+    port: int, make_link: MakeLink, server: CoordinatorServer
+) -> None:
+    other = make_link(1)
+    until_linked(port, 1)
+    server.leave()
+    other.tell(FAILED, 137)
+    assert await_order(other, START).reason == ""
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n\r\n", b'["News", "failed", 1]\n', b"x" * 5000])
+def test_what_is_no_pod_is_cut(port: int, sent: bytes) -> None:
+    with socket.create_connection(("localhost", port), 5) as connection:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionResetError):
+            assert connection.recv(100) == b""
+
+
+# Runs process 1 of a pod whose coordinator is on this machine.
+PROCESS_1 = """
+import sys
+from tfk8s.core import naming
+naming.pod_address = lambda *_: "localhost:{}"
+from tfk8s.task.programs import pod
+sys.exit(pod.main(sys.argv[1:]))
+"""
+RUNS = 'echo $TFK8S_INDEX >> begun; echo $$ > "running-$TFK8S_INDEX"; exec sleep 1000'
+
+
+@pytest.mark.programs
+def test_programs_of_three_pods_run_again_together(tmp_path: Path, port: int) -> None:
+    pods = []
+    for index in range(3):
+        variables = {
+            "TFK8S_NAME": "demo", "TFK8S_NAMESPACE": "ns", "TFK8S_JOBS": "worker=3", "TFK8S_PORT": "2222",
+            "TFK8S_JOB": "worker", "TFK8S_INDEX": str(index),
+        }  # fmt: skip
+        words = [sys.executable, "-c", PROCESS_1.format(port), "exit-code", "1", f"worker/0:{port}", "sh", "-c", RUNS]
+        with open(tmp_path / f"errors-{index}", "w") as errors:
+            pods.append(subprocess.Popen(words, cwd=tmp_path, stderr=errors, env={**os.environ, **variables}))
+
+    def begun(count: int) -> list[str] | None:
+        found = (tmp_path / "begun").read_text().split() if (tmp_path / "begun").exists() else []
+        return found if len(found) >= count else None
+
+    try:
+        assert sorted(polling.wait_until(lambda: begun(3), "the start", 20)) == ["0", "1", "2"]
+        until_linked(port, 3)
+        os.kill(int((tmp_path / "running-1").read_text()), signal.SIGKILL)
+        assert sorted(polling.wait_until(lambda: begun(6), "the restart", 20)[3:]) == ["0", "1", "2"]
+        os.kill(int((tmp_path / "running-2").read_text()), signal.SIGKILL)
+        assert pods[2].wait(20) == 1
+    finally:
+        for pod in pods:
+            pod.terminate()
+        codes = [pod.wait(20) for pod in pods]
+    assert codes == [143, 143, 1]
+    said = "worker/1 ended with exit code 137, restart 1 of 1"
+    for index in range(3):
+        assert (tmp_path / f"errors-{index}").read_text() == f"tfk8s: worker/{index} runs again: {said}\n"

@@ -1,0 +1,1 @@
+"""Restarts of programs of several pods together."""
