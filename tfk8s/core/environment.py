@@ -19,7 +19,9 @@
     TFK8S_DRAIN         render/lifetime                   task/lifetime               the jobs of `drain: idle`
     TFK8S_SERVERS       render/lifetime                   task/lifetime               the jobs with servers
     TFK8S_GANG          render/lifetime                   task/lifetime               1 if the cluster has a PodGroup
-    TFK8S_HISTORY       render/lifetime                   task/lifetime               with `logs`, or `events` alone
+    TFK8S_HISTORY       render/record_place               task/lifetime               with `logs`, or `events` alone
+    TFK8S_BUCKET        render/record_place               task/lifetime               the bucket of the history, a URL
+    TFK8S_ENDPOINT      render/record_place               task/lifetime               its server, if one is named
     TFK8S_QUEUE         render/lifetime                   task/lifetime               the queue that gets quota back
     TFK8S_PROGRAMS      render/lifetime                   task/lifetime               the jobs with programs
     TFK8S_TARGET        core/environment, kubernetes/     session, programs           the master, "grpc://host:port"

@@ -10,13 +10,13 @@ import dataclasses
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from tfk8s.core.history import facts
 from tfk8s.core.history.facts import Fact
-from tfk8s.core.history.shared import EVENTS, FACTS, LOG_NAME, LOGS, RECORD, parse_record_name, record_name
+from tfk8s.core.history.shared import EVENTS, FACTS, LOG_NAME, LOGS, RECORD, is_log, parse_record_name, record_name
 
 MAX_FACTS, MAX_EVENTS, MAX_LOG = 6 << 20, 2 << 20, 2 << 20  # bytes; the writers' limits, and the last line beyond them
 MAX_RECORD = 16 << 20  # bytes on the way, which are compressed
@@ -99,7 +99,7 @@ class RecordStream:
             mark = ""
         contents = {part: self._part(size) for part, size in _parts(parts)}
         record = SharedRecord(cluster=known[0], uid=known[1], mark=mark, problem=problem)
-        return _with_contents(record, contents)
+        return with_contents(record, contents)
 
     def _part(self, size: int) -> bytes:
         self._left -= size
@@ -129,19 +129,17 @@ def _parts(value: object) -> Iterator[tuple[str, int]]:
         yield part[0], _count(part[1])
 
 
-def _with_contents(record: SharedRecord, contents: dict[str, bytes]) -> SharedRecord:
-    """Return a record with what its parts contain. A damaged part is left out, and named."""
+def with_contents(record: SharedRecord, contents: Mapping[str, bytes]) -> SharedRecord:
+    """Return a record with what its parts contain, all compressed. A damaged part is left out, and named."""
     problems, lines, logs = [record.problem] * bool(record.problem), dict[str, list[Fact]](), dict[str, bytes]()
     for part, packed in contents.items():
-        folder, _, log = part.rpartition("/")
-        name = log.removesuffix(".gz")
         if part in (FACTS, EVENTS):
             try:
                 lines[part] = _lines(unpack(packed, MAX_FACTS if part == FACTS else MAX_EVENTS))
             except ValueError as error:
                 problems.append(f"{part} {error}")
-        elif folder == LOGS and LOG_NAME.fullmatch(name):
-            logs[name] = packed
+        elif is_log(part):
+            logs[part.removeprefix(f"{LOGS}/").removesuffix(".gz")] = packed
     return dataclasses.replace(
         record, facts=tuple(lines.get(FACTS, ())), events=tuple(lines.get(EVENTS, ())), logs=logs,
         problem="; ".join(problems),

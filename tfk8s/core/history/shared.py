@@ -1,10 +1,16 @@
-"""The history that people share, in a volume of Kubernetes: its files, and the way of facts into them.
+"""The history that people share, in a volume of Kubernetes or a bucket: its files, and the way of facts into them.
 
 tfk8s-history/NAME.UID/      the record of one cluster; its ConfigMap has the UID
     facts.jsonl              as in a user's own history
     events.jsonl             the last events, an object of `core.events.Event` a line
     logs/NAME.gz             the end of the log of a task ("worker-1") or a script, with `logs: true`: several gzip
                              members, of which a kill may tear the last
+
+In a bucket, the same paths are objects below the prefix, and each record has a marker:
+
+tfk8s-history-index/REVERSED-NAME.UID    REVERSED falls with the time of the start: a bucket lists the newest first. The
+                                         content has "parts", a list of [PATH, BYTES], and
+                                         "state", a text that differs after each change
 
 The pod of the cluster's own Job writes the record. Commands can't reach the volume: they leave their facts as
 annotations of the Job's ServiceAccount, where the pod finds them. Standard library only: this file also runs in pods.
@@ -15,11 +21,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfk8s.core.history.facts import Fact, is_time, parse
 
 FOLDER = "tfk8s-history"  # at the root of the volume
+INDEX = "tfk8s-history-index"  # of a bucket
 FACTS, EVENTS, LOGS = "facts.jsonl", "events.jsonl", "logs"
 MOUNT_PATH = "/var/lib/tfk8s-history"  # of the volume, in the pod that writes
 WITH_LOGS, WITHOUT_LOGS = "logs", "events"  # values of TFK8S_HISTORY there
@@ -31,11 +38,63 @@ _KINDS = ("start", "requests", "verb", "verb_end", "script", "end")
 _BULKY = ("words", "job_file", "reason")  # parts that a fact can do without
 LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 RECORD = re.compile(r"([a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)\.([0-9a-f-]{36})")
+_MARKER = re.compile(rf"{INDEX}/\d{{11}}-({RECORD.pattern})")
+_LAST_SECOND = 99_999_999_999
+_BUCKET = re.compile(r"(s3|gs)://([a-z0-9][a-z0-9_.-]*[a-z0-9])(?:/(.*))?", re.DOTALL)
+
+
+class BucketPlace(NamedTuple):
+    """The place of a history in a bucket.
+
+    Attributes:
+        scheme: "s3" or "gs".
+        name: the bucket's.
+        prefix: before the names of all objects; "" or one with "/" at its end.
+    """
+
+    scheme: str
+    name: str
+    prefix: str
+
+
+def parse_bucket(url: str) -> BucketPlace:
+    """Return the place that s3://NAME/PREFIX or gs://NAME/PREFIX names.
+
+    Raises:
+        ValueError: the text names none.
+    """
+    match = _BUCKET.fullmatch(url)
+    if match is None:
+        raise ValueError("it is no s3://NAME/PREFIX or gs://NAME/PREFIX")
+    prefix = (match[3] or "").strip("/")
+    return BucketPlace(match[1], match[2], f"{prefix}/" if prefix else "")
+
+
+def marker_name(record: str, begin: float) -> str:
+    """Return the name of a record's marker in a bucket.
+
+    Args:
+        record: the name of the record.
+        begin: the time of the cluster's start, in seconds since the epoch.
+    """
+    return f"{INDEX}/{_LAST_SECOND - int(begin):011}-{record}"
+
+
+def marked_record(name: str) -> str | None:
+    """Return the name of the record that a marker is of; None for the name of another object."""
+    match = _MARKER.fullmatch(name)
+    return match[1] if match else None
 
 
 def record_name(cluster: str, uid: str) -> str:
     """Return the name of a record's folder."""
     return f"{cluster}.{uid}"
+
+
+def is_log(part: str) -> bool:
+    """Return whether a path in a record's folder is that of a log."""
+    folder, _, name = part.rpartition("/")
+    return folder == LOGS and name.endswith(".gz") and LOG_NAME.fullmatch(name.removesuffix(".gz")) is not None
 
 
 def parse_record_name(name: str) -> tuple[str, str] | None:

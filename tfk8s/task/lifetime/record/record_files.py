@@ -78,7 +78,7 @@ class RecordFiles:
             _append_line(path, event)
         if _size(path) > _MAX_EVENTS:
             kept = [line.rstrip(b"\n") for line in _read(path)]
-            _replace(path, b"".join(line + b"\n" for line in kept[len(kept) // 2 :]))
+            replace_file(path, b"".join(line + b"\n" for line in kept[len(kept) // 2 :]))
 
     def add_log(self, name: str, lines: Sequence[bytes]) -> None:
         """Append lines to a log. Of a long log, the end stays.
@@ -93,7 +93,7 @@ class RecordFiles:
         size = self._sizes.get(name, MAX_LOG if path.exists() else 0) + len(content)
         if size > 2 * MAX_LOG or _size(path) > MAX_LOG:  # short members are longer than what they have
             content = _tail([_read_log(path)[0], content], MAX_LOG)
-            _replace(path, gzip.compress(content))
+            replace_file(path, gzip.compress(content))
             size = len(content)
         else:
             _write(path, os.O_APPEND, gzip.compress(content))
@@ -104,7 +104,7 @@ class RecordFiles:
         path = self._path / LOGS / f"{name}.gz"
         content, is_whole = _read_log(path)
         if not is_whole:
-            _replace(path, gzip.compress(content))
+            replace_file(path, gzip.compress(content))
         self._sizes[name] = 2 * MAX_LOG if content else 0  # perhaps: the next lines cut the log
         lines = content.splitlines()
         return lines[-1].partition(b" ")[0].decode(errors="replace") if lines else ""
@@ -133,7 +133,8 @@ def _write(path: Path, flags: int, content: bytes) -> None:
         file.write(content)
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file of a record as a whole: a kill leaves the old content; OSError if the volume can't be written."""
     unfinished = path.with_name(f"{path.name}.{os.getpid()}-{time.time_ns()}.new")
     with contextlib.suppress(FileNotFoundError):
         unfinished.unlink()

@@ -1,6 +1,7 @@
 """The thread that keeps a cluster's record in a shared history, beside what keeps the cluster's limits.
 
-A volume that hangs, or is full, keeps no limit from being reached. Standard library only: this file runs in pods.
+A volume or bucket that hangs, or is full, keeps no limit from being reached. Standard library only: this file runs in
+pods.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfk8s.core.history import facts
 from tfk8s.core.history.facts import LOST_RIGHTS, REMOVED_BY_OTHERS, Fact
-from tfk8s.core.history.shared import MOUNT_PATH, WITH_LOGS, of_notes
+from tfk8s.core.history.shared import MOUNT_PATH, WITH_LOGS, of_notes, record_name
 from tfk8s.core.lifetime import RemovableObject
 from tfk8s.task.lifetime.object_server import FAILURES, Forbidden, ObjectServer, TokenRefused
 from tfk8s.task.lifetime.record import observed
 from tfk8s.task.lifetime.record.observed import ObservedPod
 from tfk8s.task.lifetime.record.record_files import RecordFiles
 from tfk8s.task.lifetime.record.record_logs import RecordLogs
+
+if TYPE_CHECKING:  # a claim needs none of it
+    from tfk8s.task.lifetime.record.record_mirror import RecordMirror
 
 _INTERVAL = 10.0  # seconds between two looks
 _TASKS_INTERVAL = 30.0  # of ten thousand tasks, the fact has 1.5 MB
@@ -43,16 +47,17 @@ class RecordWriter:
         with_logs: whether logs are kept.
         say: prints a line.
         clock: returns a time in seconds since the epoch.
+        mirror: copies the record to a bucket; None if the volume is the history.
     """
 
     def __init__(
         self, server: ObjectServer, objects: Sequence[RemovableObject], volume: Path, with_logs: bool,
-        say: Callable[[str], object], clock: Callable[[], float] = time.time,
+        say: Callable[[str], object], clock: Callable[[], float] = time.time, mirror: RecordMirror | None = None,
     ) -> None:  # fmt: skip
         self._server, self._objects, self._volume = server, objects, volume
         self._stopped = threading.Event()
         self._logs = RecordLogs(server, self._stopped, with_logs=with_logs)
-        self._say, self._clock = say, clock
+        self._say, self._clock, self._mirror = say, clock, mirror
         self._config_map = next(item for item in objects if item.resource == "configmaps")
         self._account = next(item for item in objects if item.resource == "serviceaccounts")
         self._files: RecordFiles | None = None
@@ -87,14 +92,26 @@ class RecordWriter:
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            self._try(self.look)
+            self.step()
             self._stopped.wait(_INTERVAL)
+
+    def step(self) -> None:
+        """Write what is new, to the volume and to a bucket; say when failures begin and end."""
+        self._try(self._look_and_send)
+
+    def _look_and_send(self) -> None:
+        try:
+            self.look()
+        finally:
+            if self._mirror:
+                self._mirror.send(self._stopped)
 
     def _end(self, reason: str) -> None:
         if self._thread.ident is not None:
             self._thread.join()
         self._next_events = 0.0
         self._try(lambda: self._look_last(reason))
+        self._send_last()
 
     def _look_last(self, reason: str) -> None:
         try:
@@ -105,8 +122,18 @@ class RecordWriter:
             elif not self._ended:
                 self._end_if_gone()
 
-    def _try(self, write: Callable[[], None]) -> None:
-        """Write, and say when failures begin and end. No failure ends the thread: a bug's has a name, too."""
+    def _send_last(self) -> None:
+        """Send what the bucket lacks. A failure is followed by another attempt, in the time that `end` has."""
+        begin, mirror = time.monotonic(), self._mirror
+        while mirror and not self._try(lambda: mirror.send(None)) and time.monotonic() - begin < LAST_LOOK:
+            threading.Event().wait(1)
+
+    def _try(self, write: Callable[[], None]) -> bool:
+        """Write, and say when failures begin and end. No failure ends the thread: a bug's has a name, too.
+
+        Returns:
+            Whether it is written.
+        """
         try:
             write()
             problem = ""
@@ -117,6 +144,7 @@ class RecordWriter:
         if problem != self._problem:
             self._say(f"error: the history is not written: {problem}" if problem else "the history is written again")
         self._problem = problem
+        return not problem
 
     def look(self) -> None:
         """Write what is new.
@@ -148,6 +176,8 @@ class RecordWriter:
         files = RecordFiles(self._volume, self._config_map.name, metadata["uid"])
         files.make()
         self._created = observed.seconds(metadata["creationTimestamp"])
+        if self._mirror:
+            self._mirror.restore(record_name(self._config_map.name, metadata["uid"]), self._created)
         self._known = set(map(_identity, files.facts()))
         if not self._known:
             files.add(
@@ -157,7 +187,7 @@ class RecordWriter:
                     "requests": {},
                 }
             )  # fmt: skip
-            files.prune()
+            (self._mirror or files).prune()
         self._files = files
         return files
 
@@ -239,7 +269,12 @@ def of_environment(
     say: Callable[[str], object],
 ) -> RecordWriter:  # fmt: skip
     """Return the writer that the variables of the Job's pod ask for."""
-    return RecordWriter(server, objects, Path(MOUNT_PATH), environment["TFK8S_HISTORY"] == WITH_LOGS, say)
+    mirror, volume, with_logs = None, Path(MOUNT_PATH), environment["TFK8S_HISTORY"] == WITH_LOGS
+    if "TFK8S_BUCKET" in environment:
+        from tfk8s.task.lifetime.record import bucket_client, record_mirror  # a claim needs none of it
+
+        mirror = record_mirror.RecordMirror(lambda: bucket_client.of_environment(environment), volume, say)
+    return RecordWriter(server, objects, volume, with_logs, say, mirror=mirror)
 
 
 def _identity(fact: Fact) -> int:

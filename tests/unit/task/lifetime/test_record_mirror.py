@@ -1,0 +1,320 @@
+"""The copy of a record in a bucket, with a pretended bucket."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.task.lifetime.test_record_writer import CREATED, OBJECTS, UID, RecordedCluster, verb
+from tfk8s.core.history.facts import MAX_AGE, MAX_ENTRIES
+from tfk8s.core.history.shared import FOLDER, INDEX, marker_name, record_name, to_notes
+from tfk8s.task.lifetime.record.bucket_client import ListedObject
+from tfk8s.task.lifetime.record.bucket_server import BucketFailure
+from tfk8s.task.lifetime.record.record_files import RecordFiles
+from tfk8s.task.lifetime.record.record_mirror import RecordMirror
+from tfk8s.task.lifetime.record.record_writer import RecordWriter
+
+RECORD = record_name("demo", UID)
+MARKER = marker_name(RECORD, CREATED)
+NEVER = threading.Event()
+
+
+class KeptObjects:
+    """A bucket in memory, which may refuse."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.changed: dict[str, float] = {}
+        self.put_names: list[str] = []
+        self.lists, self.refuses, self.left = 0, False, float("inf")
+        self.now = CREATED
+
+    def _check(self) -> None:
+        self.left -= 1
+        if self.refuses or self.left < 0:
+            raise BucketFailure("PUT s3://team/x: 403 AccessDenied")
+
+    def get(self, name: str, most: int) -> bytes | None:
+        self._check()
+        return self.objects.get(name)
+
+    def put(self, name: str, content: bytes) -> None:
+        self._check()
+        self.objects[name], self.changed[name] = content, self.now
+        self.put_names.append(name)
+
+    def delete(self, name: str) -> None:
+        self._check()
+        self.objects.pop(name, None)
+
+    def list(self, prefix: str, most: int) -> Iterator[ListedObject]:
+        self._check()
+        self.lists += 1
+        names = sorted(name for name in self.objects if name.startswith(prefix))[:most]
+        yield from [ListedObject(name, len(self.objects[name]), self.changed.get(name, self.now)) for name in names]
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def bucket() -> KeptObjects:
+    return KeptObjects()
+
+
+def mirror(bucket: KeptObjects, volume: Path, said: list[str] | None = None) -> RecordMirror:
+    say = ([] if said is None else said).append
+    return RecordMirror(lambda: bucket, volume, say, lambda: bucket.now)  # type: ignore[arg-type, return-value]
+
+
+def begun(bucket: KeptObjects, volume: Path) -> tuple[RecordFiles, RecordMirror]:
+    files = RecordFiles(volume, "demo", UID)
+    files.make()
+    copy = mirror(bucket, volume)
+    copy.restore(RECORD, CREATED)
+    return files, copy
+
+
+def names(bucket: KeptObjects) -> list[str]:
+    """Return the names of the objects that were sent last, without their folder."""
+    sent = [name.removeprefix(f"{FOLDER}/{RECORD}/") for name in bucket.put_names]
+    bucket.put_names.clear()
+    return ["marker" if name == MARKER else name for name in sent]
+
+
+def test_what_has_changed_is_sent_and_the_marker_says_so(bucket: KeptObjects, tmp_path: Path) -> None:
+    files, copy = begun(bucket, tmp_path)
+    copy.send(NEVER)
+    assert names(bucket) == []  # an empty record has no marker
+    files.add({"kind": "start", "time": 1.0})
+    files.add_log("worker-0", [b"2026 0 a"])
+    copy.send(NEVER)
+    assert names(bucket) == ["facts.jsonl", "marker", "logs/worker-0.gz", "marker"]
+    first = json.loads(bucket.objects[MARKER])
+    assert first["parts"] == [[name, len(bucket.objects[f"{FOLDER}/{RECORD}/{name}"])] for name, _ in first["parts"]]
+    bucket.now += 100
+    copy.send(NEVER)
+    assert names(bucket) == []
+    files.add_events([{"id": "a"}])
+    copy.send(NEVER)
+    assert names(bucket) == ["events.jsonl", "marker"]
+    assert json.loads(bucket.objects[MARKER])["state"] != first["state"]
+
+
+def test_a_part_is_sent_at_intervals_that_grow_with_its_size(bucket: KeptObjects, tmp_path: Path) -> None:
+    files, copy = begun(bucket, tmp_path)
+
+    def sent(seconds: int, size: int) -> int:
+        bucket.put_names.clear()
+        for _ in range(seconds // 10):
+            files.add({"kind": "verb", "time": bucket.now, "words": "x" * size}, is_last=True)
+            copy.send(NEVER)
+            bucket.now += 10
+        return names(bucket).count("facts.jsonl")
+
+    assert sent(300, 10) == 10  # each thirty seconds
+    files.add({"kind": "verb", "time": 1.0, "words": "x" * (2 << 20)})
+    assert sent(1200, 10) <= 1200 / (2 << 20) * (8 << 10) + 2
+
+
+def test_the_last_step_sends_all_that_has_changed(bucket: KeptObjects, tmp_path: Path) -> None:
+    files, copy = begun(bucket, tmp_path)
+    files.add({"kind": "start", "time": 1.0})
+    copy.send(NEVER)
+    files.add({"kind": "end", "time": 2.0}, is_last=True)
+    for index in range(50):
+        files.add_log(f"worker-{index}", [b"2026 0 a"])
+    names(bucket)
+    stopped = threading.Event()
+    stopped.set()
+    copy.send(stopped)
+    assert names(bucket) == []
+    copy.send(None)
+    found = names(bucket)
+    assert found[:2] == ["facts.jsonl", "marker"]  # the end is there before the logs are
+    assert len(found) == 53
+
+
+def test_another_pod_brings_back_what_was_sent(bucket: KeptObjects, tmp_path: Path) -> None:
+    files, copy = begun(bucket, tmp_path / "a")
+    files.add({"kind": "start", "time": 1.0})
+    files.add_log("worker-0", [b"2026 0 a"])
+    copy.send(NEVER)
+    names(bucket)
+    prefix = f"{FOLDER}/{RECORD}"
+    for name in ("../x", "logs/../../x.gz", "logs/.gz", "logs/\x1b.gz", "other"):
+        bucket.objects[f"{prefix}/{name}"] = b"hostile"
+    bucket.objects[f"{prefix}/events.jsonl"] = b"x" * (9 << 20)  # more than a part may have
+    other, copy = begun(bucket, tmp_path / "b")
+    assert [fact["kind"] for fact in other.facts()] == ["start"]
+    kept = sorted(path.name for path in (tmp_path / "b").rglob("*") if path.is_file())
+    assert kept == ["facts.jsonl", "worker-0.gz"]
+    copy.send(NEVER)
+    assert names(bucket) == []  # nothing has changed
+    other.add({"kind": "verb", "time": 2.0})
+    copy.send(NEVER)
+    assert b'"start"' in bucket.objects[f"{prefix}/facts.jsonl"]
+
+
+def test_a_container_that_begins_again_keeps_what_its_volume_has(bucket: KeptObjects, tmp_path: Path) -> None:
+    files, copy = begun(bucket, tmp_path)
+    files.add({"kind": "start", "time": 1.0})
+    copy.send(NEVER)
+    files.add({"kind": "verb", "time": 2.0})
+    again, copy = begun(bucket, tmp_path)
+    assert [fact["kind"] for fact in again.facts()] == ["start", "verb"]
+    copy.send(NEVER)
+    assert b'"verb"' in bucket.objects[f"{FOLDER}/{RECORD}/facts.jsonl"]
+
+
+def old_records(bucket: KeptObjects, number: int, changed: float) -> list[str]:
+    """Put records into a bucket; return their names, the newest first."""
+    made = [f"old.{index:08x}-0000-4000-8000-00000000000a" for index in range(number)]
+    for index, name in enumerate(made):
+        for key in (f"{FOLDER}/{name}/facts.jsonl", marker_name(name, CREATED - 10 - index)):
+            bucket.objects[key], bucket.changed[key] = b"x", changed
+    return made
+
+
+def test_old_records_go_some_at_a_time(bucket: KeptObjects, tmp_path: Path) -> None:
+    old_records(bucket, 120, CREATED - MAX_AGE - 1)
+    files, copy = begun(bucket, tmp_path)
+    files.add({"kind": "start", "time": 1.0})
+    copy.prune()
+    copy.send(NEVER)
+    assert len(bucket.objects) == 240 - 100 + 2
+    bucket.now += 10
+    copy.send(NEVER)
+    copy.send(NEVER)
+    assert sorted(bucket.objects) == [MARKER, f"{FOLDER}/{RECORD}/facts.jsonl"]
+    lists = bucket.lists
+    copy.send(NEVER)
+    assert bucket.lists == lists
+
+
+def test_the_oldest_of_too_many_records_go(bucket: KeptObjects, tmp_path: Path) -> None:
+    made = old_records(bucket, MAX_ENTRIES + 2, CREATED)
+    _, copy = begun(bucket, tmp_path)
+    copy.prune()
+    copy.send(NEVER)
+    gone = [name for name in made if f"{FOLDER}/{name}/facts.jsonl" not in bucket.objects]
+    assert gone == made[-2:]
+
+
+def test_a_bucket_that_lets_nobody_remove_keeps_its_old_records(bucket: KeptObjects, tmp_path: Path) -> None:
+    old_records(bucket, 1, 0.0)
+    said: list[str] = []
+    files = RecordFiles(tmp_path, "demo", UID)
+    files.make()
+    copy = mirror(bucket, tmp_path, said)
+    copy.restore(RECORD, CREATED)
+    copy.prune()
+    bucket.refuses = True
+    copy.send(NEVER)
+    copy.send(NEVER)
+    assert said == ["error: old records of the history stay: PUT s3://team/x: 403 AccessDenied"]
+
+
+def test_nobody_removes_other_objects(bucket: KeptObjects, tmp_path: Path) -> None:
+    for name in (f"{INDEX}/00000000000-../../x", f"{INDEX}/x", "other", f"{INDEX}/{'0' * 11}-{RECORD}"):
+        bucket.objects[name], bucket.changed[name] = b"x", 0.0
+    _, copy = begun(bucket, tmp_path)
+    before = set(bucket.objects)
+    copy.prune()
+    copy.send(NEVER)
+    assert set(bucket.objects) == before
+
+
+# ---- with the writer -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RecordedCluster:
+    monkeypatch.setattr("tfk8s.task.lifetime.record.record_writer.GONE_TIMEOUT", 0.0)
+    monkeypatch.setattr("tfk8s.task.lifetime.record.record_writer.LAST_LOOK", 1.0)
+    return RecordedCluster(tmp_path)
+
+
+def writer(cluster: RecordedCluster, bucket: KeptObjects, volume: Path) -> RecordWriter:
+    cluster.volume = volume
+    copy = mirror(bucket, volume, cluster.said)
+    return RecordWriter(
+        cluster,  # type: ignore[arg-type]
+        OBJECTS, volume, True, cluster.said.append, lambda: cluster.now, copy,
+    )  # fmt: skip
+
+
+def kinds(bucket: KeptObjects) -> list[str]:
+    content = bucket.objects.get(f"{FOLDER}/{RECORD}/facts.jsonl", b"")
+    return [json.loads(line)["kind"] for line in content.splitlines()]
+
+
+def test_the_end_is_in_the_bucket(cluster: RecordedCluster, bucket: KeptObjects, tmp_path: Path) -> None:
+    cluster.notes = to_notes([verb()])
+    made = writer(cluster, bucket, tmp_path)
+    made.end("removed, idle for 1h")
+    assert kinds(bucket) == ["start", "verb", "end"]
+    assert cluster.said == []
+
+
+def test_a_bucket_that_refuses_is_told_once_and_so_is_its_return(
+    cluster: RecordedCluster, bucket: KeptObjects, tmp_path: Path
+) -> None:
+    made, bucket.refuses = writer(cluster, bucket, tmp_path), True
+    for _ in range(3):
+        made.step()
+    assert cluster.said == ["error: the history is not written: PUT s3://team/x: 403 AccessDenied"]
+    bucket.refuses = False
+    made.step()
+    assert cluster.said[1:] == ["the history is written again"]
+    assert kinds(bucket) == ["start"]
+
+
+def test_a_bucket_that_refuses_at_the_end_keeps_no_limit_from_being_reached(
+    cluster: RecordedCluster, bucket: KeptObjects, tmp_path: Path
+) -> None:
+    made = writer(cluster, bucket, tmp_path)
+    made.step()
+    bucket.refuses = True
+    made.end("removed, idle for 1h")
+    assert cluster.said == ["error: the history is not written: PUT s3://team/x: 403 AccessDenied"]
+
+
+def test_a_bucket_that_hangs_at_the_end_keeps_no_limit_from_being_reached(
+    cluster: RecordedCluster, bucket: KeptObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, test_ends = writer(cluster, bucket, tmp_path), threading.Event()
+    made.step()
+    monkeypatch.setattr(bucket, "put", lambda *_: test_ends.wait(60))
+    begin = time.monotonic()
+    made.end("removed, idle for 1h")
+    assert time.monotonic() - begin < 10
+    test_ends.set()
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=5))
+def test_pods_that_die_at_any_request_lose_nothing(tmp_path_factory: pytest.TempPathFactory, deaths: list[int]) -> None:
+    """Each pod has an empty volume, and dies after some requests; the next goes on."""
+    base = tmp_path_factory.mktemp("pods")
+    cluster, bucket = RecordedCluster(base), KeptObjects()
+    told = []
+    for number, requests in enumerate(itertools.chain(deaths, [1000])):
+        told.append(verb(token=f"{number:08x}", time=CREATED + number))
+        cluster.notes |= to_notes(told[-1:])
+        made = writer(cluster, bucket, base / str(number))
+        bucket.left = requests
+        made.step()
+        made.step()
+        cluster.now += 100
+    cluster.now += 1
+    made.end("removed, idle for 1h")
+    found = kinds(bucket)
+    assert (found[0], found[-1], found.count("verb"), found.count("start")) == ("start", "end", len(told), 1)

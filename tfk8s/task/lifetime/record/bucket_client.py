@@ -1,0 +1,162 @@
+"""The objects of a bucket, by the XML API of S3 and Cloud Storage. Standard library only: this file runs in pods.
+
+Sources: GetObject, PutObject, DeleteObject and ListObjectsV2 in the Amazon S3 API Reference; "XML API overview" and
+"Simple migration from Amazon S3" in Google's documentation of Cloud Storage. URLs have the name of the bucket in their
+path, which each such server takes.
+"""
+
+from __future__ import annotations
+
+import http
+import re
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
+
+from tfk8s.core.history.shared import BucketPlace, parse_bucket
+from tfk8s.task.lifetime.record.bucket_keys import BucketKeys, parse_xml, refusal, source_of
+from tfk8s.task.lifetime.record.bucket_server import BucketFailure, BucketServer, HttpAnswer
+from tfk8s.task.lifetime.record.bucket_signature import sign
+
+_PAGE = 500  # names of a list
+_MOST_OF_LIST, _MOST_OF_ERROR = 1 << 20, 64 << 10  # bytes of an answer: this pod has little memory
+_REGION = re.compile(r"[a-z0-9-]{1,40}")
+_MOVED = (301, 307, 400)
+
+
+class ListedObject(NamedTuple):
+    """An object in a list.
+
+    Attributes:
+        name: without the prefix of the history.
+        size: in bytes.
+        changed: the time in seconds since the epoch.
+    """
+
+    name: str
+    size: int
+    changed: float
+
+
+class BucketClient:
+    """Reads and writes the objects of a history, below the prefix of its place.
+
+    Args:
+        place: the bucket.
+        endpoint: the URL of the server; "" is that of the bucket's provider.
+        keys: what requests are signed with.
+        region: the bucket's. Of S3 itself, an answer tells another one.
+        clock: returns the time in seconds since the epoch.
+    """
+
+    def __init__(
+        self, place: BucketPlace, endpoint: str, keys: BucketKeys, region: str, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._place, self._endpoint, self._keys, self._clock = place, endpoint, keys, clock
+        self._region = region
+        self._server = BucketServer(endpoint or home(place.scheme, region))
+
+    def get(self, name: str, most: int) -> bytes | None:
+        """Return the content of an object; None if there is none.
+
+        Args:
+            most: the greatest number of bytes.
+
+        Raises:
+            OSError, HTTPException, ValueError: the object can't be read.
+        """
+        answer = self._ask("GET", name, most=max(most, _MOST_OF_ERROR))
+        if answer.status == http.HTTPStatus.NOT_FOUND:
+            return None
+        return self._accepted("GET", name, answer).body
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write an object; errors as for `get`."""
+        self._accepted("PUT", name, self._ask("PUT", name, content))
+
+    def delete(self, name: str) -> None:
+        """Remove an object if there is one; errors as for `get`."""
+        answer = self._ask("DELETE", name)
+        if answer.status != http.HTTPStatus.NOT_FOUND:
+            self._accepted("DELETE", name, answer)
+
+    def list(self, prefix: str, most: int) -> Iterator[ListedObject]:
+        """Yield the objects whose names begin so, in the order of their names, page by page; errors as for `get`.
+
+        Args:
+            most: the greatest number of objects.
+        """
+        more: dict[str, str] = {}
+        for _ in range(-(-most // _PAGE)):
+            query = {"list-type": "2", "max-keys": str(_PAGE), "prefix": self._place.prefix + prefix, **more}
+            answer = self._accepted("GET", prefix, self._ask("GET", None, query=query, most=_MOST_OF_LIST))
+            page = parse_xml(answer.body)
+            yield from filter(None, (self._listed(item) for item in page.iterfind("{*}Contents")))
+            token = page.findtext("{*}NextContinuationToken")
+            if page.findtext("{*}IsTruncated") != "true" or not token:
+                return
+            more = {"continuation-token": token}
+
+    def close(self) -> None:
+        """Close the connection; the next request makes another."""
+        self._server.close()
+
+    def _listed(self, item: Element) -> ListedObject | None:
+        name, size, changed = (item.findtext(f"{{*}}{part}") or "" for part in ("Key", "Size", "LastModified"))
+        if not name.startswith(self._place.prefix) or not re.fullmatch("[0-9]{1,15}", size):
+            return None
+        try:
+            moment = datetime.fromisoformat(changed.replace("Z", "+00:00")).timestamp()
+        except ValueError:
+            return None
+        return ListedObject(name.removeprefix(self._place.prefix), int(size), moment)
+
+    def _ask(
+        self, method: str, name: str | None, content: bytes = b"", *, query: Mapping[str, str] | None = None,
+        most: int = _MOST_OF_ERROR,
+    ) -> HttpAnswer:  # fmt: skip
+        path = f"/{self._place.name}" + ("" if name is None else f"/{self._place.prefix}{name}")
+        target = urllib.parse.quote(path, safe="/-_.~")
+        if query:
+            target += "?" + urllib.parse.urlencode(sorted(query.items()), quote_via=urllib.parse.quote, safe="-_.~")
+        answer = self._send(method, target, content, most)
+        if answer.status in _MOVED and self._moves(answer.headers.get("x-amz-bucket-region", "")):
+            answer = self._send(method, target, content, most)
+        return answer
+
+    def _send(self, method: str, target: str, content: bytes, most: int) -> HttpAnswer:
+        keys = self._keys.get()
+        headers = sign(keys, self._region, method, self._server.host, target, content, self._clock())
+        return self._server.send(method, target, headers, content, most)
+
+    def _moves(self, region: str) -> bool:
+        """Take another region of S3 itself; return whether there is one."""
+        if self._endpoint or self._place.scheme != "s3" or region == self._region or not _REGION.fullmatch(region):
+            return False
+        self.close()
+        self._region, self._server = region, BucketServer(home("s3", region))
+        return True
+
+    def _accepted(self, method: str, name: str, answer: HttpAnswer) -> HttpAnswer:
+        if answer.status not in (http.HTTPStatus.OK, http.HTTPStatus.NO_CONTENT):
+            words = refusal(answer.status, answer.body)
+            scheme, bucket, prefix = self._place
+            raise BucketFailure(f"{method} {scheme}://{bucket}/{prefix}{name}: {words}")
+        return answer
+
+
+def home(scheme: str, region: str) -> str:
+    """Return the URL of a provider's own server."""
+    return f"https://s3.{region}.amazonaws.com" if scheme == "s3" else "https://storage.googleapis.com"
+
+
+def of_environment(environment: Mapping[str, str]) -> BucketClient:
+    """Return the client of the bucket that the variables of the Job's pod name."""
+    place = parse_bucket(environment["TFK8S_BUCKET"])
+    told = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or ""
+    region = told.strip() if _REGION.fullmatch(told.strip()) else {"s3": "us-east-1", "gs": "auto"}[place.scheme]
+    keys = BucketKeys(source_of(environment, place.scheme, region))
+    return BucketClient(place, environment.get("TFK8S_ENDPOINT", ""), keys, region)

@@ -1,0 +1,154 @@
+"""The copy of a record in a bucket. The record itself is in the pod's own volume, and is written as one in a claim is.
+
+Each object is sent whole when it has changed, so a kill tears none. Standard library only: this file runs in pods.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.client
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from tfk8s.core.history.facts import MAX_AGE, MAX_ENTRIES
+from tfk8s.core.history.shared import EVENTS, FACTS, FOLDER, INDEX, LOGS, is_log, marked_record, marker_name
+from tfk8s.task.lifetime.record.bucket_client import BucketClient
+from tfk8s.task.lifetime.record.record_files import replace_file
+
+_INTERVAL = 30.0  # seconds between two times that a part is sent
+_RATE = 8 << 10  # bytes a second of a part: a large one is sent less often
+_MOST_BYTES = 8 << 20  # of a part that is brought back
+_MOST_PARTS = 4000
+_MOST_RECORDS = 2 * MAX_ENTRIES  # that are listed to find the surplus
+_STEP = 20.0  # seconds of sending between two looks
+_REMOVED_AT_ONCE = 100  # objects
+
+_State = tuple[int, int]  # of a file: its size, and the time of its change
+
+
+class RecordMirror:
+    """Keeps the objects of one record, and removes old records.
+
+    Args:
+        connect: returns the client of the bucket.
+        volume: the folder that has the record.
+        say: prints a line.
+        clock: returns a time in seconds since the epoch.
+    """
+
+    def __init__(
+        self, connect: Callable[[], BucketClient], volume: Path, say: Callable[[str], object],
+        clock: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        self._volume, self._say, self._clock = volume, say, clock
+        self._connect = functools.cache(connect)
+        self._record = self._marker = ""
+        self._sent: dict[str, _State] = {}
+        self._due: dict[str, float] = {}
+        self._is_marked = True
+        self._surplus: Iterator[str] = iter(())
+
+    def restore(self, record: str, begin: float) -> None:
+        """Bring what an earlier pod has sent into the volume, but for what is there.
+
+        Args:
+            record: the name of the record, whose folders exist.
+            begin: the time of the cluster's start, in seconds since the epoch.
+
+        Raises:
+            OSError, HTTPException, ValueError: the bucket does not answer, or refuses.
+        """
+        folder, prefix = self._volume / FOLDER / record, f"{FOLDER}/{record}/"
+        try:
+            for found in self._connect().list(prefix, _MOST_PARTS):
+                part = found.name.removeprefix(prefix)
+                if _is_part(part) and found.size <= _MOST_BYTES and not (folder / part).exists():
+                    content = self._connect().get(found.name, _MOST_BYTES)
+                    if content is not None:
+                        replace_file(folder / part, content)
+                        self._sent[part] = _state(folder / part)
+        finally:
+            self._connect().close()
+        self._record, self._marker = record, marker_name(record, begin)
+
+    def send(self, stopped: threading.Event | None) -> None:
+        """Send the parts that have changed, and whose time has come.
+
+        Args:
+            stopped: ends the step, as its time does; None sends all that has changed.
+
+        Raises:
+            OSError, HTTPException, ValueError: the bucket does not answer, or refuses.
+        """
+        if not self._record:
+            return
+        end = self._clock() + _STEP
+        try:
+            for parts in ((FACTS, EVENTS), self._logs()):  # the end of the cluster is to be seen before its logs are
+                self._send_parts(parts, stopped, end)
+                self._mark()
+            if stopped:
+                self._remove_surplus(stopped)
+        finally:
+            self._connect().close()
+
+    def prune(self) -> None:
+        """Remove the records that are too old or too many, some objects in each step."""
+        self._surplus = self._found_surplus()
+
+    def _logs(self) -> list[str]:
+        names = sorted(path.name for path in (self._volume / FOLDER / self._record / LOGS).iterdir())
+        return [part for name in names if _is_part(part := f"{LOGS}/{name}")]
+
+    def _send_parts(self, parts: Iterable[str], stopped: threading.Event | None, end: float) -> None:
+        for part in parts:
+            if stopped and (self._clock() > end or stopped.is_set()):
+                return
+            path = self._volume / FOLDER / self._record / part
+            is_early = stopped is not None and self._clock() < self._due.get(part, 0.0)
+            if is_early or not path.exists() or (state := _state(path)) == self._sent.get(part):
+                continue
+            self._connect().put(f"{FOLDER}/{self._record}/{part}", path.read_bytes())
+            self._sent[part], self._is_marked = state, False
+            self._due[part] = self._clock() + max(_INTERVAL, state[0] / _RATE)
+
+    def _mark(self) -> None:
+        if not self._is_marked:
+            parts = sorted(self._sent.items())
+            state = hashlib.sha256(repr(parts).encode()).hexdigest()
+            content = {"parts": [[part, size] for part, (size, _) in parts], "state": state}
+            self._connect().put(self._marker, json.dumps(content).encode())
+            self._is_marked = True
+
+    def _found_surplus(self) -> Iterator[str]:
+        """Yield the names of the objects of old records; a record's marker comes last."""
+        for number, marker in enumerate(self._connect().list(f"{INDEX}/", _MOST_RECORDS)):
+            record, age = marked_record(marker.name), self._clock() - marker.changed
+            if record and record != self._record and (number >= MAX_ENTRIES or age > MAX_AGE):
+                yield from (found.name for found in self._connect().list(f"{FOLDER}/{record}/", _MOST_PARTS))
+                yield marker.name
+
+    def _remove_surplus(self, stopped: threading.Event) -> None:
+        """Remove some objects. A bucket that refuses keeps its old records."""
+        try:
+            for name in itertools.islice(self._surplus, _REMOVED_AT_ONCE):
+                self._connect().delete(name)
+                if stopped.is_set():
+                    return
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self._surplus = iter(())
+            self._say(f"error: old records of the history stay: {error}")
+
+
+def _is_part(part: str) -> bool:
+    return part in (FACTS, EVENTS) or is_log(part)
+
+
+def _state(path: Path) -> _State:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
