@@ -136,10 +136,7 @@ def run(
             status = cluster.wait(timeout, events.changed)
             require_gpus(cluster.backend, status, keep=keep)
             events.is_up(cluster, status)
-            if script is None:
-                end.exit_code = events.follow(cluster)
-                return end.exit_code
-            end.exit_code = cluster.run(script, recording=recording)
+            end.exit_code = events.follow(cluster) if script is None else cluster.run(script, recording=recording)
             return end.exit_code
         finally:
             events.ends()
@@ -217,6 +214,7 @@ def history(
     last: int | None = None,
     *,
     claim: str | None = None,
+    bucket: str | None = None,
     shared: bool = False,
     image: str | None = None,
     context: str | None = None,
@@ -224,31 +222,31 @@ def history(
 ) -> list[Row]:
     """Return the clusters that ran on this machine or by commands of this user, the newest first.
 
-    With `claim` or `shared`, the newest of a shared history come into that of this user before.
+    With `claim`, `bucket` or `shared`, the newest of a shared history come into that of this user before.
 
     Args:
         name: only clusters of this name.
         last: at most so many; of a claim, 30 by default.
         claim: the PersistentVolumeClaim with a shared history.
-        shared: use the claim that the namespace names.
+        bucket: the bucket with one, s3://NAME/PREFIX or gs://NAME/PREFIX.
+        shared: use what the namespace names.
         image: of the pod that reads the claim; None is that of a cluster there.
         context: the kubeconfig's context; None is its current one.
         namespace: the claim's; None is the context's.
 
     Raises:
         InvalidInput: there is no such claim, or the arguments contradict each other.
-        ClusterError: the claim can't be read.
-        WaitTimeout: the pod that reads the claim does not start in time.
+        ClusterError: the claim or bucket can't be read, or does not answer in time (`WaitTimeout`).
     """
     found = feature("history")
-    if found.is_shared(claim, context or namespace or image, shared=shared):
-        pull_history(BackendOptions(False, context, namespace), claim, name=name, last=last, image=image)
+    if found.is_shared(claim, context or namespace or image, bucket=bucket, shared=shared):
+        pull_history(BackendOptions(False, context, namespace), claim, bucket=bucket, name=name, last=last, image=image)
     return list[Row](found.rows(name, last))
 
 
 def pull_history(options: BackendOptions, claim: str | None, **chosen: Any) -> Any:
     """Bring records of a shared history into that of this user, as `pull` of the feature does."""
-    return feature("history").pull(choose(options).shared, claim, **chosen)
+    return feature("history").pull(lambda: choose(options).shared, claim, **chosen)
 
 
 def list_clusters(options: BackendOptions) -> list[ClusterStatus]:

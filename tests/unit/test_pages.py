@@ -53,6 +53,7 @@ ELSEWHERE = {
     "tfk8s submit --watch": "tests/local/test_watch.py",
     "tfk8s diff mnist@": "tests/unit/features/test_history.py",
     "tfk8s events mnist@": "tests/unit/features/test_history.py",
+    "tfk8s history --bucket": "tests/unit/backends/test_bucket_reader.py",
     "tfk8s history --claim": "tests/cluster/test_shared_history.py",
     "tfk8s history --shared": "tests/cluster/test_shared_history.py",
     "tfk8s image": "tests/unit/features/test_images.py, and .ci/run",

@@ -10,6 +10,8 @@ import pytest
 from job_files import job_file
 
 import tfk8s
+from tfk8s.backends.history import bucket_reader
+from tfk8s.backends.history.merging import Pulled
 from tfk8s.core.status import ScriptPhase, ScriptStatus
 from tfk8s.testing import FakeBackend, use_backend
 
@@ -21,6 +23,8 @@ def test_each_command_of_the_page_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    asked: list[str] = []
+    monkeypatch.setattr(bucket_reader, "pull", lambda url, *_, **__: asked.append(url) or Pulled())
     (tmp_path / "train.py").touch()
     (tmp_path / "cluster.yaml").write_text("apiVersion: tfk8s.dev/v1\nname: next\njobs: {worker: {tasks: 2, cpu: 1}}\n")
     _, example = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -31,4 +35,5 @@ def test_each_command_of_the_page_runs(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "script-4e9c21 Succeeded"
     assert lines[-1] == "nothing 2 cpu"
+    assert asked == ["s3://team/tfk8s"]
     assert {"scale mnist {'worker': 8}", "delete mnist", "plan next"} <= set(backend.calls)

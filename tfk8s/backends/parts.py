@@ -232,15 +232,15 @@ class Shared(Protocol):
         """Bring the newest records of a shared history into the history of this user.
 
         Args:
-            claim: the claim with the history; None is the one that the namespace names.
+            claim: the claim with the history; None is what the namespace names, a claim or a bucket.
             cluster: only records of clusters of this name; None for all.
             last: the number of records.
             image: of the pod that reads the claim; None is the backend's choice.
 
         Raises:
             InvalidInput: there is no such claim, or the namespace names none.
-            ClusterError: the claim can't be read.
-            WaitTimeout: the pod that reads the claim does not start in time.
+            ClusterError: the claim or bucket can't be read.
+            WaitTimeout: the pod that reads the claim does not start in time, or the bucket does not answer.
         """
         ...
 

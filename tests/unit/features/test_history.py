@@ -186,6 +186,11 @@ def test_a_shared_history_comes_before_the_list(run: Run, backend: FakeBackend) 
     assert claim.asked == [("tfk8s-history", "mnist", 5, None), (None, None, 30, "x"), (None, None, 30, None)]
 
 
+def test_uncounted_records_are_told_of(run: Run, backend: FakeBackend) -> None:
+    backend.shared = Claim(Pulled(older=4, has_more=True))  # type: ignore[assignment]
+    assert run("history", "--shared")[2].endswith("; --last brings more: 4 or more are older\n")
+
+
 def test_what_of_a_shared_history_can_not_be_read_is_named(run: Run, backend: FakeBackend) -> None:
     backend.shared = Claim(Pulled(left_out=2, problems=["record a is left out"] * 7))  # type: ignore[assignment]
     err = run("history", "--shared")[2]
@@ -197,12 +202,16 @@ def test_what_of_a_shared_history_can_not_be_read_is_named(run: Run, backend: Fa
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["--claim", "a", "--shared"], "error: --claim and --shared exclude each other\n"),
+        (["--claim", "a", "--shared"], "error: --claim, --bucket and --shared exclude each other\n"),
         (["-n", "team"], "error: --context, --namespace and --image need --claim or --shared\n"),
         (["--image", "x"], "error: --context, --namespace and --image need --claim or --shared\n"),
         (["--claim", "../x"], 'error: "../x" is not the name of a PersistentVolumeClaim\n'),
         (["--claim", ""], 'error: "" is not the name of a PersistentVolumeClaim\n'),
         (["--claim", "a\n"], 'error: "a\\n" is not the name of a PersistentVolumeClaim\n'),
+        (["--bucket", "s3://team", "--claim", "a"], "error: --claim, --bucket and --shared exclude each other\n"),
+        (["--bucket", "s3://team", "-n", "a"], "error: --context, --namespace and --image need --claim or --shared\n"),
+        (["--bucket", "team"], 'error: "team" is not a bucket\n'),
+        (["--bucket", "s3://team", "--prune"], "error: --prune concerns your own files only\n"),
         (["--shared", "--prune"], "error: --prune concerns your own files only\n"),
         (["--shared", "Mnist"], 'error: "Mnist" is not the name of a cluster\n'),
         (["--shared"], "error: only clusters on Kubernetes share a history\n"),

@@ -32,12 +32,13 @@ _CLOCKS = 60.0  # seconds between the clocks of this machine and of the API serv
 
 @dataclass(slots=True)
 class Pulled:
-    """The result of taking records of a claim into the history.
+    """The result of taking records of a claim or a bucket into the history.
 
     Attributes:
         new, changed, same: the numbers of records that are new here, that had changed, and that had not.
         left_out: the number of records for which the answer had no room.
         older: the number of records that nobody asked for.
+        has_more: whether there are more of these, which nobody has counted.
         problems: what can't be read, with the names of records.
     """
 
@@ -46,6 +47,7 @@ class Pulled:
     same: int = 0
     left_out: int = 0
     older: int = 0
+    has_more: bool = False
     problems: list[str] = field(default_factory=list)
 
 
@@ -110,11 +112,11 @@ class _Known:
 
 
 class Merger:
-    """Takes records of one claim, in a `with` that keeps other processes from doing the same.
+    """Takes records of one claim or bucket, in a `with` that keeps other processes from doing the same.
 
     Args:
-        claim: the claim's name.
-        location: of its clusters, as their status has it.
+        claim: the claim's name, or the bucket's URL.
+        location: of its clusters, as their status has it; or the bucket's URL.
     """
 
     def __init__(self, claim: str, location: str) -> None:
@@ -161,6 +163,18 @@ class Merger:
             _set_time(known.files, max(fact["time"] for fact in facts))
         index.refresh(known.files)
         return is_new
+
+    def take_into(self, record: SharedRecord, result: Pulled) -> None:
+        """Do as `take`, and note in a result what has become of the record; OSError as there."""
+        problem = record.problem
+        try:
+            is_new = self.take(record)
+        except (ValueError, RecursionError) as error:
+            problem = f"is left out: {problem or error}"
+        else:
+            result.new, result.changed = result.new + is_new, result.changed + (not is_new)
+        if problem:
+            result.problems.append(f"record {record.name} {problem}")
 
     def _find(self, cluster: str, uid: str, facts: Iterable[Fact]) -> _Known | None:
         """Return the entry of a record; None without one."""

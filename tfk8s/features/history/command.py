@@ -34,8 +34,11 @@ def history(
         str | None,
         typer.Option("--claim", metavar="CLAIM", help="First bring the last N of the history in this claim."),
     ] = None,
+    bucket: Annotated[
+        str | None, typer.Option("--bucket", metavar="URL", help="The same for s3://NAME/PREFIX or gs://NAME/PREFIX.")
+    ] = None,
     shared: Annotated[
-        bool, typer.Option("--shared", help="The same for the claim that the namespace names.")
+        bool, typer.Option("--shared", help="The same for the claim or bucket that the namespace names.")
     ] = False,
     image: Annotated[
         str | None,
@@ -74,26 +77,29 @@ def history(
         tfk8s status mnist@3
         tfk8s logs mnist@3 worker/1
         tfk8s history --claim tfk8s-history mnist
+        tfk8s history --bucket s3://team/tfk8s mnist
         tfk8s history --prune --older 30
 
     JSON: a list of entries, each with entry, name, number, started, state (open, ended, lost), location, who, ended,
     exit_code, reason, progress, commit, image, size, hours (cpu, memory in GiB, gpus: as requested). With --prune, the
     entries that were removed.
     """
-    from_claim = is_shared(claim, context or namespace or image, shared=shared)
+    is_from_others = is_shared(claim, context or namespace or image, bucket=bucket, shared=shared)
     if prune:
-        if from_claim:
-            raise InvalidInput("--prune concerns your own files only", help="leave out --claim and --shared")
+        if is_from_others:
+            raise InvalidInput("--prune concerns your own files only", help="leave out --claim, --bucket and --shared")
         _prune(name, older, keep, output)
         return
     if older is not None or keep is not None:
         raise InvalidInput("--older and --keep need --prune", help="--last N lists the last N entries")
-    if from_claim:
+    if is_from_others:
         from tfk8s.api import pull_history  # a list alone needs no backend
 
-        pulled = pull_history(BackendOptions(False, context, namespace), claim, name=name, last=last, image=image)
+        place = BackendOptions(False, context, namespace)
+        pulled = pull_history(place, claim, bucket=bucket, name=name, last=last, image=image)
         if output is None:
-            rest = f"; --last brings more: {pulled.older} are older" if pulled.older else ""
+            count = f"{pulled.older}{' or more' * pulled.has_more}"
+            rest = f"; --last brings more: {count} are older" if pulled.older else ""
             note(f"of the shared history: {pulled.new} new, {pulled.changed} changed, {pulled.same} as before{rest}")
     listed = rows(name, last)
     if output is not None:

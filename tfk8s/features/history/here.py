@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import ModuleType
@@ -116,19 +116,22 @@ def rows(name: str | None, last: int | None) -> list[Row]:
     return [_now(row) for row in listed]
 
 
-def is_shared(claim: str | None, place: str | None, *, shared: bool) -> bool:
-    """Return whether a shared history is asked for: that of a claim, or the one that the namespace names.
+def is_shared(claim: str | None, place: str | None, *, bucket: str | None, shared: bool) -> bool:
+    """Return whether a shared history is asked for: that of a claim or bucket, or the one that the namespace names.
 
     Args:
         claim: the claim; None without one.
-        place: a context, a namespace or an image, which only a shared history needs.
-        shared: whether the namespace names the claim.
+        place: a context, a namespace or an image, which only a namespace's history needs.
+        bucket: the bucket's URL; None without one.
+        shared: whether the namespace names the claim or bucket.
 
     Raises:
         InvalidInput: the arguments contradict each other.
     """
-    if claim is not None and shared:
-        raise InvalidInput("--claim and --shared exclude each other", help="--shared finds the claim by itself")
+    if (claim is not None) + (bucket is not None) + shared > 1:
+        raise InvalidInput(
+            "--claim, --bucket and --shared exclude each other", help="--shared finds the claim or bucket by itself"
+        )
     if claim is None and not shared and place:
         raise InvalidInput(
             "--context, --namespace and --image need --claim or --shared",
@@ -136,7 +139,7 @@ def is_shared(claim: str | None, place: str | None, *, shared: bool) -> bool:
         )
     if claim is not None and not _is_object_name(claim):
         raise InvalidInput(f"{quoted(claim)} is not the name of a PersistentVolumeClaim", help="kubectl get pvc")
-    return claim is not None or shared
+    return claim is not None or bucket is not None or shared
 
 
 def _is_object_name(text: str) -> bool:
@@ -146,27 +149,35 @@ def _is_object_name(text: str) -> bool:
 
 
 def pull(
-    place: Shared | None, claim: str | None, *, name: str | None, last: int | None = None, image: str | None = None
-) -> Pulled:
+    find_place: Callable[[], Shared | None], claim: str | None, *, bucket: str | None, name: str | None,
+    last: int | None = None, image: str | None = None,
+) -> Pulled:  # fmt: skip
     """Bring the newest records of a shared history into that of this user; warn of what can't be read.
 
     Args:
-        place: the part of the backend; None if the backend has no shared history.
-        claim: the PersistentVolumeClaim; None is the one that the namespace names.
+        find_place: returns the part of the backend; None if the backend has no shared history.
+        claim: the PersistentVolumeClaim; None is what the namespace names.
+        bucket: the bucket's URL, which needs no backend; None without one.
         name: only clusters of this name; None for all.
         last: at most so many; None is `SHOWN`.
         image: of the pod that reads the claim; None is that of a cluster that writes there.
 
     Raises:
         InvalidInput: there is no such claim, or the namespace names none.
-        ClusterError: the claim can't be read.
-        WaitTimeout: the pod that reads the claim does not start in time.
+        ClusterError: the claim or bucket can't be read.
+        WaitTimeout: the pod that reads the claim does not start in time, or the bucket does not answer.
     """
     if name is not None and not naming.is_dns_label(name):
         raise InvalidInput(f"{quoted(name)} is not the name of a cluster")
-    if place is None:
+    most = SHOWN if last is None else last
+    if bucket is not None:
+        from tfk8s.backends.history import bucket_reader
+
+        pulled = bucket_reader.pull(bucket, None, cluster=name, last=most)
+    elif place := find_place():
+        pulled = place.pull_history(claim, cluster=name, last=most, image=image)
+    else:
         raise InvalidInput("only clusters on Kubernetes share a history")
-    pulled = place.pull_history(claim, cluster=name, last=SHOWN if last is None else last, image=image)
     for problem in pulled.problems[:_MOST_PROBLEMS]:
         log.warning("%s", problem)
     if len(pulled.problems) > _MOST_PROBLEMS:

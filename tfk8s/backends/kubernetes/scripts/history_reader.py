@@ -73,15 +73,7 @@ def _take(merger: Merger, stream: RecordStream, wanted: set[str], result: Pulled
     for record in stream.records(len(wanted)):
         if record.name not in wanted:
             raise ValueError("it has a record that nobody asked for")
-        problem = record.problem
-        try:
-            is_new = merger.take(record)
-        except (ValueError, RecursionError) as error:
-            problem = f"is left out: {problem or error}"
-        else:
-            result.new, result.changed = result.new + is_new, result.changed + (not is_new)
-        if problem:
-            result.problems.append(f"record {record.name} {problem}")
+        merger.take_into(record, result)
     result.left_out = stream.left_out
 
 
