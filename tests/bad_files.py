@@ -253,6 +253,18 @@ TABLE = r"""
 = metrics: {from: [{}]}\njobs: {worker: ["a:1"]}
   3:1+7 needs-tasks: "metrics" has no effect on servers that already run [job "worker" has addresses] -> remove metrics
   3:18+2 bad-peer: this entry selects no pods and no addresses [expected namespace, pods or cidr]
+= history: {claim: a, bucket: "s3://ab"}\njobs: {worker: 1}
+  3:10+29 bad-history: a history can't have claim and bucket at once [expected exactly one of claim and bucket]
+= history: {logs: true}\njobs: {worker: 1}
+  3:10+12 bad-history: this history has no source [expected exactly one of claim and bucket]
+= history: {claim: a, endpoint: "http://b"}\njobs: {worker: 1}
+  3:10+32 bad-history: endpoint has no effect on a claim [expected bucket beside it]
+= history: {bucket: "gs://ab", endpoint: "http://b"}\njobs: {worker: 1}
+  3:10+41 bad-history: a gs:// bucket has no other endpoint [expected an s3:// bucket beside it]
+= history: {bucket: "s3://ab/../c", endpoint: "https://me:pass@c/d", secret: S}\njobs: {worker: 1}
+  3:19+14 bad-bucket: "s3://ab/../c" is not a bucket [s3://NAME/FOLDER or gs://NAME/FOLDER]
+  3:45+21 bad-endpoint: "https://me:pass@c/d" is not the URL of a server [such as https://minio.example:9000, without a path]
+  3:76+1 bad-name: "S" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write s
 = jobs: {worker: {idle: 5}}
   3:17+4 unknown-key: there is no key "idle" here -> this key belongs at the top level, beside jobs
 = ttl: []\njobs: {worker: 1}

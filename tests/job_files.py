@@ -39,7 +39,7 @@ network:
   allow_from: [{{pods: {{app: notebook}}}}, {{namespace: tools}}]
   allow_to: [{{cidr: 10.0.0.0/8, ports: [443]}}]
 metrics: {{from: [{{namespace: monitoring, pods: {{app: prometheus}}}}, {{cidr: 10.1.0.0/16}}]}}
-history: {{claim: past, logs: true}}
+history: {{bucket: "s3://team/past", endpoint: "http://minio.example:9000", secret: past-keys, logs: true}}
 security: {{user: 12345, group: 12345, service_account: me}}
 ttl: 60
 max_duration: 8h

@@ -65,10 +65,16 @@ def test_objects_of_the_examples(example, folder):
 
 QUEUED = PROGRAMS.replace("idle: 30m", "idle: {suspend: 30m, remove: 7d}")
 SLEEPING = QUEUED.replace("queue: gold\n", "")
+CLOUDS = (
+    PROGRAMS.replace("{claim: past}", place)
+    for place in ('{bucket: "gs://team"}', '{bucket: "s3://team", endpoint: "http://x"}')
+)
 
 
 @pytest.mark.parametrize(
-    "text", [EVERYTHING, PROGRAMS, SLEEPING, QUEUED], ids=["servers", "programs", "sleeping", "queued"]
+    "text",
+    [EVERYTHING, PROGRAMS, SLEEPING, QUEUED, *CLOUDS],
+    ids=["servers", "programs", "sleeping", "queued", "gs", "s3"],
 )
 def test_objects_of_a_job_file_with_every_key(folder, text):
     assert of_helm(folder, text) == of_render(text)

@@ -211,7 +211,7 @@ class JobFile:
         True, {"from": [{"namespace": "monitoring"}]},
     )  # fmt: skip
     history: SharedHistory | None = key(
-        "HISTORY", "A history for all who may read a volume. On Kubernetes only.", {"claim": "tfk8s-history"}
+        "HISTORY", "A history that others read. On Kubernetes only.", {"claim": "history"}, {"bucket": "s3://team"}
     )
     security: Security = key("SECURITY", "The user, group and ServiceAccount of the pods.", default=Security())
     ttl: int = key(

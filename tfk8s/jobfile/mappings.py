@@ -251,6 +251,27 @@ class _Metrics(Container):
 
 
 METRICS = _Metrics()
-HISTORY = struct(mappings.SharedHistory)
+
+
+def _one_place() -> dict[str, Any]:
+    """Return the rule of a history, as `_one_source` does: what only a bucket has is of no use to a claim."""
+    places = _one_source("bad-history", "history", "claim", "bucket")
+
+    def rule(values: Values) -> None:
+        places["rule"](values)
+        for key in ("endpoint", "secret"):
+            if "claim" in values and key in values:
+                raise Invalid("bad-history", f"{key} has no effect on a claim", "expected bucket beside it")
+        if "endpoint" in values and values["bucket"].startswith("gs:"):
+            raise Invalid("bad-history", "a gs:// bucket has no other endpoint", "expected an s3:// bucket beside it")
+
+    of_bucket = {
+        "dependentRequired": {key: ["bucket"] for key in ("endpoint", "secret")},
+        "if": {"required": ["endpoint"]}, "then": {"properties": {"bucket": {"pattern": "^s3:"}}},
+    }  # fmt: skip
+    return {"rule": rule, "rule_schema": places["rule_schema"] | of_bucket}
+
+
+HISTORY = struct(mappings.SharedHistory, **_one_place())
 NETWORK = struct(mappings.Network, {"SOURCES": List(SOURCE), "DESTINATIONS": OptionalList(DESTINATION)})
 SECURITY = struct(mappings.Security)

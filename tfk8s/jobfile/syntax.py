@@ -44,6 +44,8 @@ MOUNT_PATH = r"^/[^:\x00-\x1f\x7f]*$"
 FOLDER = r"^[^\x00-\x1f\x7f]+$"
 _PREFIX_PART = "[A-Za-z0-9_=+-][A-Za-z0-9_=+.-]*"
 BUCKET = f"^gs://[a-z0-9][a-z0-9_.-]*[a-z0-9](/{_PREFIX_PART})*/?$"
+HISTORY_BUCKET = BUCKET.replace("gs", "(s3|gs)", 1)
+ENDPOINT = f"^https?://{_HOST}(:{_PORT})?/?$"
 CIDR = "^[0-9A-Fa-f:.]+/(0|[1-9][0-9]{0,2})$"
 DURATION = "^([1-9][0-9]{0,8}s|[1-9][0-9]{0,6}m|[1-9][0-9]{0,4}h|[1-9][0-9]{0,3}d)$"  # under 2^31 seconds
 QUANTITY = f"^{quantity.SYNTAX.pattern}$"
@@ -125,6 +127,8 @@ RULES = {
     MOUNT_PATH: Rule("bad-path", "a path in a container", 'absolute, without ":"'),
     FOLDER: Rule("bad-path", "a folder", "a path without control characters"),
     BUCKET: Rule("bad-bucket", "a bucket of Cloud Storage", "gs://NAME or gs://NAME/FOLDER", _bucket),
+    HISTORY_BUCKET: Rule("bad-bucket", "a bucket", "s3://NAME/FOLDER or gs://NAME/FOLDER"),
+    ENDPOINT: Rule("bad-endpoint", "the URL of a server", "such as https://minio.example:9000, without a path"),
     CIDR: Rule("bad-cidr", "a range of addresses", "such as 10.0.0.0/8"),
     DURATION: Rule("bad-duration", "a duration", "seconds, or a number with s, m, h or d, such as 10m"),
 }

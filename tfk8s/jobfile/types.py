@@ -235,6 +235,8 @@ CIDR = Text(syntax.CIDR, 64, values.cidr)
 MOUNT_PATH = Text(syntax.MOUNT_PATH, 4096, values.mount_path, reserved=values.RESERVED_PATH)
 FOLDER = Text(syntax.FOLDER, 4096)
 BUCKET = Text(syntax.BUCKET, 1024)
+HISTORY_BUCKET = Text(syntax.HISTORY_BUCKET, 512)  # a name of an object has 1,024 bytes at most
+ENDPOINT = Text(syntax.ENDPOINT, 300)
 LABEL_KEY = Text(syntax.LABEL_KEY, 317)
 LABEL_VALUE = Text(syntax.LABEL_VALUE, 63)
 USER_LABEL_KEY = Text(syntax.LABEL_KEY, 317, values.label_key, reserved=values.RESERVED_LABEL)

@@ -1,7 +1,7 @@
 """The objects that keep a cluster's limits: a Job, and a ServiceAccount that may remove this cluster alone.
 
 With `drain: idle`, the Job also opens and closes the cluster's disruption budgets. With `history`, it keeps the
-cluster's record in a claim.
+cluster's record in a claim or a bucket.
 
 The Job's pod is made from the master's, as the pods of scripts are: it has the master's image and node settings.
 """
@@ -12,11 +12,11 @@ import re
 from collections.abc import Sequence
 
 from tfk8s.core import job_kinds, naming
-from tfk8s.core.history.shared import MOUNT_PATH, WITH_LOGS, WITHOUT_LOGS
+from tfk8s.core.history.shared import MOUNT_PATH
 from tfk8s.core.job_kinds import program_jobs
 from tfk8s.core.lifetime import queue_workload, removable_objects
 from tfk8s.core.spec import JobFile
-from tfk8s.render import manifests, other_pods, pod_volumes, pods, script_job
+from tfk8s.render import manifests, other_pods, pod_volumes, pods, record_place, script_job
 from tfk8s.render.pods import Object
 
 COMPONENT = "cluster-lifetime"  # no job's DNS name is this, as it would end in a hash
@@ -160,6 +160,7 @@ def _network_policy(job_file: JobFile) -> Object:
     if job_kinds.watches_use(job_file):
         tasks = {"podSelector": {"matchLabels": manifests.selector(job_file.name)}}
         egress.append({"to": [tasks], "ports": [manifests.port_rule(pods.activity_port(job_file))]})
+    egress += record_place.egress(job_file.history, _API_PORTS)
     return _object("NetworkPolicy", "networking.k8s.io/v1", job_file) | {
         "spec": {"podSelector": {"matchLabels": _labels(job_file)}, "policyTypes": ["Egress"], "egress": egress}
     }
@@ -224,7 +225,7 @@ def _pod(job_file: JobFile, master: Object) -> Object:
         "volumes": [
             next(volume for volume in spec["volumes"] if volume["name"] == "tfk8s"),
             credentials,
-            *([{"name": _HISTORY, "persistentVolumeClaim": {"claimName": history.claim}}] if history else ()),
+            *([{"name": _HISTORY, **record_place.volume(history)}] if history else ()),
         ],
     }
 
@@ -232,7 +233,7 @@ def _pod(job_file: JobFile, master: Object) -> Object:
 def _container(job_file: JobFile, master: Object) -> Object:
     values = {
         "TFK8S_DRAIN": ",".join(_drained(job_file)) or None, "TFK8S_GANG": "1" if job_file.gang else None,
-        "TFK8S_HISTORY": job_file.history and (WITH_LOGS if job_file.history.logs else WITHOUT_LOGS),
+        **record_place.variables(job_file.history),
         "TFK8S_IDLE": job_file.limits.idle, "TFK8S_LEASE": job_file.lease,
         "TFK8S_MAX_DURATION": job_file.max_duration,
         "TFK8S_QUEUE": None if job_file.limits.suspend is None else job_file.queue,
@@ -250,6 +251,7 @@ def _container(job_file: JobFile, master: Object) -> Object:
             *(variable for variable in master["env"] if variable["name"] in _VARIABLES),
             *({"name": name, "value": str(value)} for name, value in values.items() if value is not None),
             *([] if job_file.limits.suspend is None else [_OWN_JOB]),
+            *record_place.keys(job_file.history),
         ],
         "resources": {"requests": _REQUESTS | storage["requests"], "limits": _LIMITS | storage["limits"]},
         "securityContext": master["securityContext"],

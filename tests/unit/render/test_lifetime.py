@@ -137,8 +137,9 @@ def test_the_pod_is_like_the_masters_without_gpus_and_volumes() -> None:
     assert set(spec.get("affinity", ())) == {"nodeAffinity"}
     assert container["resources"]["limits"] == {"cpu": "500m", "memory": "128Mi"}
     assert [variable["name"] for variable in container["env"]] == [
-        "PYTHONPATH", "TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_ACTIVITY_PORT", "TFK8S_DRAIN", "TFK8S_HISTORY",
-        "TFK8S_IDLE", "TFK8S_MAX_DURATION", "TFK8S_SERVERS",
+        "PYTHONPATH", "TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_ACTIVITY_PORT", "TFK8S_DRAIN", "TFK8S_BUCKET",
+        "TFK8S_ENDPOINT", "TFK8S_HISTORY", "TFK8S_IDLE", "TFK8S_MAX_DURATION", "TFK8S_SERVERS", "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION",
     ]  # fmt: skip
 
 
@@ -154,6 +155,41 @@ def test_a_shared_history_alone_makes_the_job(logs: bool, value: str) -> None:
     (role,) = (item for item in objects if item["kind"] == "Role")
     assert {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]} in role["rules"]
     assert all("resourceNames" in rule for rule in role["rules"] if rule["resources"][0] not in ("events", "pods/log"))
+
+
+def egress_to(objects: list[Object]) -> list[tuple[list[str], list[int]]]:
+    """Return the addresses and ports that the Job's pod may connect to, besides those of DNS and API servers."""
+    (policy,) = (
+        item["spec"] for item in objects
+        if item["kind"] == "NetworkPolicy" and item["metadata"]["name"].endswith("-lifetime")
+    )  # fmt: skip
+    return [
+        ([peer["ipBlock"]["cidr"] for peer in rule.get("to", ())], [port["port"] for port in rule["ports"]])
+        for rule in policy["egress"][2:]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("history", "rules"),
+    [
+        (SharedHistory(claim="past"), []),
+        (SharedHistory(bucket="s3://team", secret="keys"), []),
+        (SharedHistory(bucket="s3://team"), [(["169.254.170.23/32"], [80])]),
+        (SharedHistory(bucket="gs://team"), [(["169.254.169.252/32"], [988]), (["169.254.169.254/32"], [80])]),
+        (SharedHistory(bucket="s3://team", secret="keys", endpoint="https://minio.example/"), []),
+        (SharedHistory(bucket="s3://team", secret="keys", endpoint="http://minio.example"), [([], [80])]),
+        (SharedHistory(bucket="s3://team", secret="keys", endpoint="http://[fd00::1]:9000"), [([], [9000])]),
+    ],
+)
+def test_the_pod_reaches_its_bucket_and_its_identity(history: SharedHistory, rules: list[object]) -> None:
+    assert egress_to(of(history=history)) == rules
+
+
+def test_a_missing_secret_keeps_no_pod_from_its_start() -> None:
+    spec = job(of(history=SharedHistory(bucket="s3://team", secret="keys")))["spec"]["template"]["spec"]
+    sources = [item["valueFrom"]["secretKeyRef"] for item in spec["containers"][0]["env"] if item["name"][:4] == "AWS_"]
+    assert [(source["name"], source["optional"]) for source in sources] == [("keys", True)] * 4
+    assert {"name": "history", "emptyDir": {}} in spec["volumes"]
 
 
 def test_no_priority_class_keeps_the_pod_from_its_start() -> None:

@@ -209,7 +209,8 @@ class SharedNamespace:
         return claims.kept(self._client, self._namespace)
 
     def pull_history(self, claim: str | None, *, cluster: str | None, last: int, image: str | None) -> Pulled:
-        """Bring records into the history, by a pod that mounts the claim."""
+        """Bring records into the history, by a pod that mounts the claim, or from the bucket that is named."""
+        from tfk8s.backends.history import bucket_reader
         from tfk8s.backends.kubernetes.scripts import history_reader
 
         namespace = self._namespace or self._client.namespace
@@ -221,5 +222,7 @@ class SharedNamespace:
                     help=f"name the claim: tfk8s history --claim CLAIM; or create the ConfigMap "
                     f"{shared_history.CONFIG_MAP}, whose key {shared_history.KEY} has the line: claim: CLAIM",
                 )
-            claim = shared.claim
+            if shared.bucket:
+                return bucket_reader.pull(shared.bucket, shared.endpoint, cluster=cluster, last=last)
+            claim = shared.claim or ""
         return history_reader.pull(self._client, namespace, claim, cluster=cluster, last=last, image=image)

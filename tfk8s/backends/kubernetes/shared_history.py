@@ -1,4 +1,4 @@
-"""The shared history of a namespace: the claim that a ConfigMap names."""
+"""The shared history of a namespace: the claim or the bucket that a ConfigMap names."""
 
 from __future__ import annotations
 
@@ -83,8 +83,6 @@ def _parse(data: bytes) -> SharedHistory:
     document = reader.read(data)
     if not data.strip() or not (document.problems or isinstance(document.data, dict)):
         raise ValueError("expected keys and values, such as claim: tfk8s-history")
-    if isinstance(document.data, dict) and "claim" not in document.data:
-        raise ValueError("claim is missing, such as claim: tfk8s-history")
     validator = validation.Validator(document)
     found = validator.read(mappings.HISTORY, document.data, ()) if not document.problems else None
     if problems := [*document.problems, *validator.problems]:

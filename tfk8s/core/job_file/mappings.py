@@ -126,10 +126,21 @@ class Security:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedHistory:
-    """The place of a history that several people read."""
+    """The place of a history that several people read. Exactly one of claim and bucket."""
 
-    claim: str = key(
-        "NAME", "The PersistentVolumeClaim, of the cluster's namespace, with the history.", "tfk8s-history",
-        required=True,
-    )  # fmt: skip
+    claim: str | None = key(
+        "NAME", "The PersistentVolumeClaim, of the cluster's namespace, with the history.", "tfk8s-history"
+    )
+    bucket: str | None = key(
+        "HISTORY_BUCKET", "The bucket of S3 or Cloud Storage with the history.", "s3://team/tfk8s", "gs://team/tfk8s"
+    )
+    endpoint: str | None = key(
+        "ENDPOINT", "The URL of the server of an s3:// bucket. If absent, that of S3.", "https://minio.example"
+    )
+    secret: str | None = key(
+        "NAME",
+        "A Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and perhaps AWS_SESSION_TOKEN and AWS_REGION. If "
+        "absent, the cluster's identity in its cloud counts.",
+        "history-keys",
+    )
     logs: bool = key("BOOLEAN", "Keep the ends of the logs there, too.", True, default=False)

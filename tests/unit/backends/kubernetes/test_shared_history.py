@@ -10,8 +10,11 @@ from fakes.config_map import NamespaceSettings
 from job_files import job_file
 
 from tfk8s import render
+from tfk8s.backends.history import bucket_reader
+from tfk8s.backends.history.merging import Pulled
 from tfk8s.backends.kubernetes import shared_history
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.parts import SharedNamespace
 from tfk8s.core.job_file.mappings import SharedHistory
 from tfk8s.errors import ClusterError
 
@@ -49,7 +52,11 @@ def test_nobody_names_a_claim(found: Any, caplog: pytest.LogCaptureFixture) -> N
         ("", "expected keys and values, such as claim: tfk8s-history"),
         ("claim", "expected keys and values, such as claim: tfk8s-history"),
         ("[claim]", "expected keys and values, such as claim: tfk8s-history"),
-        ("logs: true", "claim is missing, such as claim: tfk8s-history"),
+        ("logs: true", "line 1: this history has no source"),
+        ("claim: a\nbucket: s3://ab", "line 1: a history can't have claim and bucket at once"),
+        ("claim: a\nsecret: b", "line 1: secret has no effect on a claim"),
+        ("bucket: b", 'line 1: "b" is not a bucket'),
+        ("bucket: s3://ab\nendpoint: ftp://c", 'line 2: "ftp://c" is not the URL of a server'),
         ("claim: ../x", 'line 1: "../x" is not a Kubernetes name'),
         ("claim: [a]", "line 1: "),
         ("claim: a\nlogs: 7", 'line 2: "logs" can\'t be 7'),
@@ -107,6 +114,27 @@ def test_the_claim_of_the_namespace_costs_no_start(
     assert found == ((plain, True) if warning else (recorded, False))
     told = f"you can't keep a record in the shared history of the namespace: {warning}"
     assert caplog.messages == ([told] if warning else [])
+
+
+def test_a_bucket_of_the_namespace_needs_no_claim() -> None:
+    server = Applied(config_map("bucket: s3://team/past\nsecret: keys\n"), ClusterError("is not asked"), None)
+    plain = job_file("demo", worker=1, image="tf:1")
+    found = shared_history.decided(server, "ns", plain, render.objects)  # type: ignore[arg-type]
+    assert found == (replace(plain, history=SharedHistory(bucket="s3://team/past", secret="keys")), False)
+
+
+def test_the_bucket_of_the_namespace_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def pull(url: str, endpoint: str | None, *, cluster: str | None, last: int) -> Pulled:
+        asked.append((url, endpoint, cluster, last))
+        return Pulled(new=1)
+
+    monkeypatch.setattr(bucket_reader, "pull", pull)
+    server = NamespaceSettings(config_map("{bucket: 's3://team', endpoint: 'http://minio.example'}"))
+    place = SharedNamespace(server, "ns", lambda name: "ns")  # type: ignore[arg-type]
+    assert place.pull_history(None, cluster="mnist", last=5, image=None).new == 1
+    assert asked == [("s3://team", "http://minio.example", "mnist", 5)]
 
 
 def test_the_job_file_comes_before_the_namespace() -> None:

@@ -119,7 +119,7 @@ def is_recorded(jobs: Iterable[Object]) -> bool:
 
 def require_claim(client: Client, namespace: str, job_file: JobFile) -> None:
     """Raise an InvalidInput if the claim of the shared history does not exist: nothing would keep the limits."""
-    if job_file.history is None:
+    if job_file.history is None or job_file.history.claim is None:
         return
     claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": job_file.history.claim}}
     with contextlib.suppress(ApiError):  # not everybody may read claims
