@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kube_api import MERGE
 from observed import runs
 from slots import SLOT, Floor, programs, servers
 
@@ -152,19 +151,31 @@ def test_up_after_down_has_a_pod_group_that_stays(floor: Floor) -> None:
         floor.backend.delete("a")
 
 
-def test_after_a_program_has_succeeded_a_new_pod_of_another_waits(floor: Floor, client: Any) -> None:
-    """docs/kubernetes.md says so, and has the cure: Kubernetes counts the pods that have not ended."""
-    floor.give(3)
+def succeeding(name: str, **settings: Any) -> JobFile:
+    """Return a cluster of two programs, of which the first succeeds at once."""
     program = Program(("sh", "-c", "test $TFK8S_INDEX = 0 || sleep 1000"))
     jobs = (Job(name="worker", tasks=2, program=program),)
-    floor.backend.apply(dataclasses.replace(servers("a"), jobs=jobs, master="worker"))
-    floor.until("a", lambda found: {task.phase for task in found.tasks} == {Phase.SUCCEEDED, Phase.RUNNING})
+    return dataclasses.replace(servers(name, **settings), jobs=jobs, master="worker")
+
+
+def test_after_a_program_has_succeeded_up_lets_a_new_pod_of_another_start(floor: Floor, client: Any) -> None:
+    floor.give(2)
+    floor.backend.apply(succeeding("a"))
+    halves = {Phase.SUCCEEDED, Phase.RUNNING}
+    floor.until("a", lambda found: {task.phase for task in found.tasks} == halves)
     name = next(name for name in floor.pods() if name.startswith("a-worker-1"))
     client.send("DELETE", f"/api/v1/namespaces/{floor.namespace}/pods/{name}", {"gracePeriodSeconds": 0})
-    waits = "it waits until all pods of its gang are there"
+    waits = "it waits until all pods of its gang are there, and a program has ended: `tfk8s up` lets it start"
     floor.until("a", lambda found: found.tasks[1].reason == waits)
-    body = {"spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}}
-    path = f"/apis/scheduling.k8s.io/v1beta1/namespaces/{floor.namespace}/podgroups/a"
-    client.send("PATCH", path, body=body, content_type=MERGE)
+    floor.backend.apply(succeeding("a"))
     floor.until("a", lambda found: found.tasks[1].phase is Phase.RUNNING)
+    assert (floor.backend.apply(succeeding("a")), floor.min_count("a")) == (False, 1)
+    floor.backend.suspending.suspend("a", "me")
+    floor.backend.suspending.resume("a")
+    floor.until("a", lambda found: {task.phase for task in found.tasks} == halves)
+    floor.backend.apply(succeeding("a", env={"CHANGED": "yes"}))
+    assert floor.min_count("a") == 2
+    floor.until("a", lambda found: {task.phase for task in found.tasks} == halves)
+    floor.backend.restart("a", None)
+    floor.until("a", lambda found: {task.phase for task in found.tasks} == halves)
     floor.backend.delete("a")

@@ -14,7 +14,7 @@ from tfk8s.backends.kubernetes.pods import containers, pod_ends
 from tfk8s.backends.kubernetes.pods.total_requests import billed_workloads, requested
 from tfk8s.backends.kubernetes.scripts import program_archives
 from tfk8s.backends.kubernetes.workloads import (
-    avoidance,
+    changes,
     deployed,
     gangs,
     lifetime,
@@ -26,8 +26,7 @@ from tfk8s.backends.kubernetes.workloads import (
     suspension,
 )
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
-from tfk8s.core.lifetime import SUSPENDED
-from tfk8s.core.plan import Change, Plan, Scaling, compare
+from tfk8s.core.plan import Plan, Scaling
 from tfk8s.core.spec import Task
 from tfk8s.core.task_names import require_no_variables
 from tfk8s.errors import InvalidInput
@@ -71,11 +70,12 @@ def apply(
         ownership.require_own(item, existing)
     obsolete += gangs.obsolete(name, before, objects)
     by_helm = next(filter(None, map(helm.refusal, filter(None, before))), None)
-    refusal = (
-        by_helm
-        or _why_refused(name, zip(before, objects, strict=True))
-        or _refused_pods(client, namespace, name, before, objects, force=wish is not None)
-    )
+    refusal = by_helm or _why_refused(name, zip(before, objects, strict=True))
+    if not refusal:
+        running = _previewed(client, namespace, before, objects, force=wish is not None)
+        changed = [(old, new) for old, new in running if changes.template(old) != changes.template(new)]
+        refusal = queue_changes.refusal(name, changed) or pods_dry_run.refusal(client, namespace, changed)
+        objects = gangs.without_ended(objects, [new for _, new in running])
     if refusal and not dry_run:
         raise refusal
     if all(before):  # else the API server tells
@@ -90,7 +90,7 @@ def apply(
         else list(_apply_all(client, namespace, objects, secrets, dry_run=dry_run, force=wish is not None))
     )
     pairs = [*zip(before, after, strict=True), *((old, None) for old in obsolete)]
-    restarted = [(old, new) for old, new in pairs if old and new and _template(old) != _template(new)]
+    restarted = [(old, new) for old, new in pairs if old and new and changes.template(old) != changes.template(new)]
     if not dry_run:
         if wish:  # which an obsolete Job may have
             suspend.finish_resume(client, [*after, *filter(lifetime.is_lifetime, obsolete)])
@@ -100,25 +100,23 @@ def apply(
         program_archives.delete_obsolete(client, namespace, name, [old for old, _ in pairs], after)
     return Plan(
         name=name,
-        changes=tuple(filter(None, (_change(old, new) for old, new in pairs))),
+        changes=tuple(filter(None, (changes.change(old, new) for old, new in pairs))),
         requests_before=requested(old for old, _ in pairs if old and manifests.has_tasks(old)),
         requests=requested(new for _, new in pairs if new and manifests.has_tasks(new)),
         billed_before=billed_workloads(old for old, _ in pairs if old and manifests.has_tasks(old)),
         billed=billed_workloads(new for _, new in pairs if new and manifests.has_tasks(new)),
-        restarts=tuple(task for old, new in restarted for task in _tasks(old, new)),
+        restarts=tuple(task for old, new in restarted for task in changes.tasks(old, new)),
         refusal=f"{refusal}: {refusal.help}" if refusal else "",
     )
 
 
-def _refused_pods(
-    client: Client, namespace: str, name: str, before: Iterable[Object | None], objects: Iterable[Object], *,
-    force: bool,
-) -> InvalidInput | None:  # fmt: skip
-    """Return the error about pods that would replace running ones, if Kueue or the API server refuses them."""
+def _previewed(
+    client: Client, namespace: str, before: Iterable[Object | None], objects: Iterable[Object], *, force: bool
+) -> list[tuple[Object, Object]]:
+    """Return the StatefulSets and Jobs of programs that exist, each with what the API server would make of it."""
     running = [(old, item) for old, item in zip(before, objects, strict=True) if old and manifests.has_tasks(item)]
     after = _apply_all(client, namespace, [item for _, item in running], (), dry_run=True, force=force)
-    changed = [(old, new) for (old, _), new in zip(running, after, strict=True) if _template(old) != _template(new)]
-    return queue_changes.refusal(name, changed) or pods_dry_run.refusal(client, namespace, changed)
+    return [(old, new) for (old, _), new in zip(running, after, strict=True)]
 
 
 def _why_refused(name: str, pairs: Iterable[tuple[Object | None, Object]]) -> InvalidInput | None:
@@ -171,39 +169,6 @@ def _apply_all(
 def _delete(client: Client, namespace: str, objects: Iterable[Object]) -> None:
     for item in objects:
         client.send("DELETE", paths.path(item, namespace), {"propagationPolicy": "Background"})
-
-
-def _change(old: Object | None, new: Object | None) -> Change | None:
-    item = old or new
-    assert item is not None
-    return compare(item["kind"], item["metadata"]["name"], old and _content(old), new and _content(new))
-
-
-def _template(item: Object) -> Object | None:
-    """Return the pod template of tasks; None for another object."""
-    template: Object | None = _content(item)["spec"]["template"] if manifests.has_tasks(item) else None
-    return template
-
-
-def _tasks(old: Object, new: Object) -> Iterator[Task]:
-    """Yield the tasks that both versions of a StatefulSet or a Job have."""
-    job = containers.template_variables(new)["TFK8S_JOB"]
-    return (Task(job, index) for index in range(min(map(manifests.task_count, (old, new)))))
-
-
-def _content(item: Object) -> Object:
-    """Return an object without the fields that the API server maintains."""
-    if manifests.is_program(item):
-        return program_jobs.content(item)
-    ignored = ["managedFields", "resourceVersion", "generation", "creationTimestamp"]
-    if item["kind"] == "ServiceAccount":
-        ignored.append("annotations")  # where `run` renews its lease
-    metadata = {key: value for key, value in item["metadata"].items() if key not in ignored}
-    if SUSPENDED in metadata.get("annotations", {}):
-        metadata["annotations"] = {**metadata["annotations"]}
-        del metadata["annotations"][SUSPENDED]
-    content = {key: value for key, value in item.items() if key != "status"} | {"metadata": metadata}
-    return avoidance.without(content) if manifests.has_tasks(item) else content
 
 
 def scale(client: Client, cluster: DeployedCluster, tasks: Mapping[str, int]) -> Scaling:

@@ -172,6 +172,7 @@ class KubernetesBackend:
         """
         cluster = self._find(name)
         if task is None:
+            gangs.scale(self._client, cluster.namespace, name, cluster.workloads.values(), {})
             restart.recreate_pods(self._client, cluster.namespace, name, cluster.workloads.values())
             program_jobs.restart(self._client, cluster)
             return True

@@ -193,6 +193,7 @@ def _task(
             phase, reason = pod_status.phase_and_reason(task.job, pod, found)
     if cluster.suspended and pod is None and phase is Phase.PENDING:
         phase, reason = Phase.SUSPENDED, ""
+    reason = gangs.why_it_waits(reason, cluster.workloads.values())
     if reason and pod and (line := error_lines.get(pod["metadata"]["name"])):
         reason += f": {line}"
     return TaskStatus(

@@ -15,7 +15,7 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import FIELD_MANAGER, MERGE, Client
 from tfk8s.backends.kubernetes.claims import DELETE_TIMEOUT
 from tfk8s.backends.kubernetes.pods import pod_ends
-from tfk8s.backends.kubernetes.workloads import lifetime, program_status
+from tfk8s.backends.kubernetes.workloads import gangs, lifetime, program_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core.lifetime import SUSPENDED, Suspension
 from tfk8s.render import kueue, manifests
@@ -82,6 +82,7 @@ def resume(client: Client, cluster: DeployedCluster) -> bool:
     """Start the tasks of a cluster again if it is suspended; return whether it was."""
     if cluster.suspended is None:
         return False
+    gangs.scale(client, cluster.namespace, cluster.name, cluster.workloads.values(), {}, has_ended=True)
     for item in (item for item in cluster.workloads.values() if item["kind"] == "StatefulSet"):
         if helm.refusal(item):  # `idle` has suspended it, and all but the number stays Helm's
             _patch(client, item, {"spec": {"replicas": manifests.task_count(item)}})

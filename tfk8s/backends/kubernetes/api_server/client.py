@@ -33,6 +33,7 @@ STREAM_TIMEOUT = 10.0  # a stream that is silent for longer may be dead
 RETRY_TIMEOUT = 8.0
 PAGE_SIZE = 250  # objects in one response
 _MAX_PAGES = 800  # Kubernetes has at most 150,000 pods
+_NUMBERED = ("PodDisruptionBudget", "PodGroup")
 _DELETE_LIMIT = 100  # objects in one request: a busy API server deletes some 30 pods a second
 STARTUP_TIMEOUT = 15.0  # an API server that has just started forbids everything until it has read its Roles
 
@@ -184,11 +185,11 @@ class Client:
     def apply(self, path: str, item: Object, *, dry_run: bool = False, force: bool = False) -> Object:
         """Apply an object by server-side apply; return the object that the API server has then.
 
-        The number of a disruption budget is taken back from the cluster's own Job and from administrators; with
-        `force`, each field from whoever has changed it.
+        The number of a disruption budget or of a PodGroup is taken back from the cluster's own Job and from
+        administrators; with `force`, each field from whoever has changed it.
         """
         query = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
-        query |= {"force": "true"} if force or item["kind"] == "PodDisruptionBudget" else {}
+        query |= {"force": "true"} if force or item["kind"] in _NUMBERED else {}
         return self.send("PATCH", path, query, item, APPLY)
 
     def text(self, path: str, query: Query | None = None) -> str:

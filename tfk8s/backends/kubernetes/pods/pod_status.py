@@ -16,13 +16,13 @@ from tfk8s.render import placement
 from tfk8s.render.pods import Object
 
 PhaseAndReason = tuple[Phase, str]
+GANG_IS_INCOMPLETE = "it waits until all pods of its gang are there"
 ON_DELETE = "OnDelete"  # a strategy of StatefulSets
 
 _PENDING: PhaseAndReason = (Phase.PENDING, "")
 _SHORT = re.compile(r"Insufficient ([a-z0-9./-]*[a-z0-9])")
 # `PlacementFeasible` in pkg/scheduler/framework/plugins/gangscheduling of Kubernetes 1.37.
 _OF_GANG = re.compile(r"minCount \(\d+\)[^:]*: \d+ scheduled, \d+ remaining")
-_GANG_IS_INCOMPLETE = "it waits until all pods of its gang are there"
 _NO_REASON = re.compile(r"Error: \w+")  # repeats the container's state, such as ErrImagePull
 _KILLED = 137
 _SUBPATHS = "/volume-subpaths/"  # kubelet's folder for files of volumes
@@ -54,7 +54,7 @@ def phase_and_reason(
         return Phase.PENDING, scheduling_gate(pod, events.queue) or _without_node(job, pod, events.node, fields)
     own = containers.statuses(pod)
     if not own:
-        return Phase.PENDING, _GANG_IS_INCOMPLETE if _waits_for_gang(pod) else ""
+        return Phase.PENDING, GANG_IS_INCOMPLETE if _waits_for_gang(pod) else ""
     if is_node_silent(pod):
         node = pod["spec"].get("nodeName")
         return Phase.FAILED, f"its node {node} does not answer: `kubectl describe node {node}` shows since when"

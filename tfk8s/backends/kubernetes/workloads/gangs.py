@@ -1,15 +1,22 @@
-"""PodGroups of clusters on an API server: which cluster gets one, and whether a cluster has one."""
+"""PodGroups of clusters on an API server: which cluster gets one, whether a cluster has one, and its number of tasks.
+
+Kubernetes starts no pod of a gang until as many pods as `minCount` are there and have not ended. A program that has
+ended gets no pod any more, so that `up`, `resume` and `restart` leave the ended ones out of the number. A program that
+they run again counts again.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.claims import DELETE_TIMEOUT
+from tfk8s.backends.kubernetes.pods import pod_status
+from tfk8s.backends.kubernetes.workloads import ownership, program_status
 from tfk8s.core import naming
 from tfk8s.core.job_file import gangs
 from tfk8s.core.spec import JobFile
@@ -92,11 +99,49 @@ def obsolete(cluster: str, before: Iterable[Object | None], objects: Iterable[Ob
     return [{"kind": gang.KIND, "metadata": {"name": cluster}}]
 
 
-def scale(client: Client, namespace: str, cluster: str, workloads: Iterable[Object], tasks: Mapping[str, int]) -> None:
-    """Let the PodGroup of a cluster, if there is one, start another number of tasks together."""
-    scaled = [manifests.scaled(item, tasks) for item in workloads]
-    if is_gang(scaled, cluster):
-        client.apply(_path(namespace, cluster), manifests.pod_group(cluster, scaled))
+def without_ended(objects: Sequence[Object], running: Iterable[Object]) -> Sequence[Object]:
+    """Return the objects of a cluster; its PodGroup, if there is one, starts those tasks together that have not ended.
+
+    Args:
+        running: the StatefulSets and Jobs of programs that exist, as they will be.
+    """
+    ended = _ended(running)
+    return [_smaller(item, ended) if item["kind"] == gang.KIND else item for item in objects] if ended else objects
+
+
+def _ended(workloads: Iterable[Object]) -> int:
+    """Return the number of tasks that will have no pod any more."""
+    return sum(program_status.ended_tasks(item) for item in workloads if manifests.is_program(item))
+
+
+def _smaller(group: Object, ended: int) -> Object:
+    """Return a PodGroup that starts fewer tasks together."""
+    count = max(1, group["spec"]["schedulingPolicy"]["gang"]["minCount"] - ended)  # 0 is not allowed
+    return {**group, "spec": {**group["spec"], "schedulingPolicy": {"gang": {"minCount": count}}}}
+
+
+def why_it_waits(reason: str, workloads: Iterable[Object]) -> str:
+    """Return the reason why a task of a cluster waits, with the cure if the pods of its gang are not all to come."""
+    workloads = list(workloads)
+    if reason != pod_status.GANG_IS_INCOMPLETE or not _ended(workloads):
+        return reason
+    cure = "`kubectl patch podgroup`" if any(map(ownership.is_of_helm, workloads)) else "`tfk8s up`"
+    return f"{reason}, and a program has ended: {cure} lets it start"
+
+
+def scale(
+    client: Client, namespace: str, cluster: str, workloads: Collection[Object], tasks: Mapping[str, int], *,
+    has_ended: bool = False,
+) -> None:  # fmt: skip
+    """Let the PodGroup of a cluster, if there is one that Helm did not make, start another number of tasks together.
+
+    Args:
+        tasks: as of `manifests.scaled`; empty for all tasks of the cluster.
+        has_ended: leave out the tasks that have ended, instead of running them again.
+    """
+    if is_gang(workloads, cluster) and not any(map(ownership.is_of_helm, workloads)):
+        group = manifests.pod_group(cluster, [manifests.scaled(item, tasks) for item in workloads])
+        client.apply(_path(namespace, cluster), _smaller(group, _ended(workloads) if has_ended else 0))
 
 
 def delete(client: Client, namespace: str, cluster: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfk8s.backends.kubernetes.pods import containers, disruptions, pod_status, queues
@@ -11,12 +13,14 @@ from tfk8s.core import naming
 from tfk8s.core.programs import LOST_TASK, PEER_LOST, TIMED_OUT, read_end
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
+from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
 _FAILURES = "batch.kubernetes.io/job-index-failure-count"  # an annotation of a pod: the pods of its index that failed
 COMPLETE, FAILED = _ENDED = ("Complete", "Failed")
 _DEADLINE = "DeadlineExceeded"
 _RUN_END = "RunEnd"
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
 class ProgramStatus(NamedTuple):
@@ -65,7 +69,7 @@ def _state(pod: Object) -> Object:
 
 def _without_pod(job: Object, task: Task, ended: Object | None, events: PodEvents) -> ProgramStatus:
     """Return the status of a task whose pod was deleted, or does not exist yet."""
-    if _contains(job.get("status", {}).get("completedIndexes", ""), task.index):
+    if any(first <= task.index <= last for first, last in _ranges(job)):
         return ProgramStatus(Phase.SUCCEEDED, exit_code=0)
     if ended and ended["type"] == COMPLETE:
         return ProgramStatus(Phase.SUCCEEDED, "ended: the run succeeded")
@@ -97,10 +101,14 @@ def _ended(job: Object, task: Task, pod: Object, last: Object) -> ProgramStatus:
     return ProgramStatus(Phase.PENDING, f"{reason}; its Job makes another pod", restarts=restarts)
 
 
-def _contains(indexes: str, index: int) -> bool:
-    """Return whether a list of indexes in a Job's status, such as "0,2-4", has an index."""
-    for part in filter(None, indexes.split(",")):
-        first, _, last = part.partition("-")
-        if int(first) <= index <= int(last or first):
-            return True
-    return False
+def ended_tasks(job: Object) -> int:
+    """Return the number of tasks of a Job that will have no pod any more."""
+    if end(job) is not None:
+        return manifests.task_count(job)
+    return sum(last - first + 1 for first, last in _ranges(job))
+
+
+def _ranges(job: Object) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last index of each range of tasks that have succeeded, such as "0,2-4" in the status."""
+    for first, last in _RANGE.findall(job.get("status", {}).get("completedIndexes", "")):
+        yield int(first), int(last or first)

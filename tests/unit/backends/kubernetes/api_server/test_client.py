@@ -199,6 +199,13 @@ def test_an_old_api_server_is_an_error() -> None:
         connect(NO_GROUPS, version("27"))[0].require_version()
 
 
+@pytest.mark.parametrize(("kind", "forces"), [("PodGroup", True), ("PodDisruptionBudget", True), ("Service", False)])
+def test_numbers_that_an_administrator_has_changed_are_taken_back(kind: str, forces: bool) -> None:
+    client, responses = connect(200)
+    client.apply("/x", {"kind": kind})
+    assert ("force=true" in responses.requests[0][1]) is forces
+
+
 def test_queries_are_encoded() -> None:
     query = {"watch": True, "tailLines": 5, "labelSelector": "a=b,c!=d"}
     assert client.add_query("/x", query) == "/x?watch=true&tailLines=5&labelSelector=a%3Db%2Cc%21%3Dd"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from job_files import job_file
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import apply
+from tfk8s.backends.kubernetes import apply, status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.api_server.field_errors import FieldError, InvalidFields
 from tfk8s.backends.kubernetes.workloads import deployed, gangs
+from tfk8s.core.programs import Program
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests
@@ -39,11 +42,25 @@ class PodGroupClient:
             raise ApiError(403, '"jo" may not get podgroups')
         return self.objects.get(path)
 
-    def apply(self, path: str, item: Object, **_: object) -> Object:
-        self.applied.append(item)
-        return item
+    def get(self, path: str, query: object) -> Object:
+        return {"items": [item for key, item in self.objects.items() if key.rpartition("/")[0] == path]}
 
-    def send(self, method: str, path: str, query: object = None) -> Object:
+    def apply(self, path: str, item: Object, **_: object) -> Object:
+        before = self.objects.get(path, item)
+        if item["kind"] == "Job" and before["spec"]["template"] != item["spec"]["template"]:
+            field = FieldError("spec.template", "field is immutable")
+            raise ApiError(422, "no", invalid=InvalidFields("Job", (field,)))
+        self.applied.append(item)
+        return {**before, **item, "metadata": {**before["metadata"], **item["metadata"]}}
+
+    def number(self, objects: Sequence[Object]) -> int:
+        """Return the number of tasks that start together after an `up` with these objects."""
+        client: Any = self
+        apply.apply(client, "ns", "demo", objects, dry_run=True)
+        (group,) = (item for item in self.applied if item["kind"] == "PodGroup")
+        return int(group["spec"]["schedulingPolicy"]["gang"]["minCount"])
+
+    def send(self, method: str, path: str, query: object = None, body: object = None) -> Object:
         self.requests.append((method, path))
         return {}
 
@@ -131,6 +148,87 @@ def test_scale_without_a_gang_asks_for_no_pod_group() -> None:
     found = deployed.describe([item for item in before if manifests.has_tasks(item)])
     apply.scale(client, found, {"worker": 5})
     assert [item["kind"] for item in client.applied] == ["StatefulSet"]
+
+
+def programs(**settings: Any) -> list[Object]:
+    jobs = (Job(name="ps"), Job(name="worker", tasks=4, program=Program(("train",))))
+    return render.objects(job_file("demo", *jobs, image="tf:1", gang=True, **settings), "ns")
+
+
+def ended(objects: Sequence[Object], status: Object, note: str = "") -> list[Object]:
+    """Return a cluster's objects; its Job of programs has a status, and perhaps the note of `tfk8s wait`."""
+    found = [{**item, "metadata": {**item["metadata"], "uid": "u"}} for item in objects]
+    for item in filter(manifests.is_program, found):
+        item["status"] = status
+        if note:
+            item["metadata"]["annotations"] = {"tfk8s.dev/run-end": note}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("status", "note", "expected"),
+    [
+        ({}, "", 5), ({"completedIndexes": "1"}, "", 4), ({"completedIndexes": "0-1,3"}, "", 2), ({}, "Complete", 1),
+        ({"conditions": [{"type": "Failed", "status": "True"}]}, "", 1), ({"completedIndexes": "?"}, "", 5),
+    ],
+)  # fmt: skip
+def test_up_lets_those_tasks_start_together_that_have_not_ended(status: Object, note: str, expected: int) -> None:
+    client = PodGroupClient(*ended(programs(), status, note))
+    assert client.number(programs()) == expected
+
+
+def test_up_lets_all_start_together_that_run_again() -> None:
+    client = PodGroupClient(*ended(programs(), {"completedIndexes": "1-2"}))
+    assert client.number(programs(env={"CHANGED": "yes"})) == 5
+
+
+def test_the_objects_of_a_cluster_without_programs_stay_the_same() -> None:
+    objects = render.objects(cluster(gang=True), "ns")
+    assert gangs.without_ended(objects, objects) is objects
+
+
+@pytest.mark.parametrize(("verb", "expected"), [({"has_ended": True}, 3), ({}, 5)], ids=["resume", "restart"])
+def test_resume_and_restart_count_what_they_start(verb: dict[str, bool], expected: int) -> None:
+    client: Any = PodGroupClient()
+    workloads = [item for item in ended(programs(), {"completedIndexes": "1-2"}) if manifests.has_tasks(item)]
+    gangs.scale(client, "ns", "demo", workloads, {}, **verb)
+    (group,) = client.applied
+    assert group["spec"]["schedulingPolicy"]["gang"]["minCount"] == expected
+    for item in workloads:
+        item["metadata"]["labels"][manifests.MANAGED_BY] = "Helm"
+    gangs.scale(client, "ns", "demo", workloads, {}, **verb)
+    assert len(client.applied) == 1  # the PodGroup is Helm's
+
+
+def test_status_has_the_cure_of_a_pod_that_waits_for_its_gang() -> None:
+    found = ended(programs(), {"completedIndexes": "1"})
+    workloads = [item for item in found if manifests.has_tasks(item)]
+    for item in workloads:
+        item["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    (template,) = (item["spec"]["template"] for item in workloads if item["kind"] == "Job")
+    labels = {
+        **template["metadata"]["labels"], "batch.kubernetes.io/job-name": "demo-worker",
+        "batch.kubernetes.io/job-completion-index": "0",
+    }  # fmt: skip
+    metadata = {"name": "demo-worker-0-abcde", "uid": "p", "labels": labels}
+    metadata["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    pod = {"metadata": metadata, "spec": template["spec"], "status": {"phase": "Pending"}}
+    client: Any = PodGroupClient()
+    client.get = lambda path, query=None: {"items": [pod] if path.endswith("/pods") else []}
+    tasks = {str(task.task): task.reason for task in status.read(client, deployed.describe(workloads)).tasks}
+    waits = "it waits until all pods of its gang are there, and a program has ended: `tfk8s up` lets it start"
+    assert tasks["worker/0"] == waits
+
+
+def test_a_pod_that_waits_for_pods_that_have_ended_has_a_cure() -> None:
+    waits = "it waits until all pods of its gang are there"
+    assert gangs.why_it_waits(waits, programs()) == waits
+    found = ended(programs(), {"completedIndexes": "1"})
+    workloads = [item for item in found if manifests.has_tasks(item)]
+    assert gangs.why_it_waits("no node", workloads) == "no node"
+    assert gangs.why_it_waits(waits, workloads) == f"{waits}, and a program has ended: `tfk8s up` lets it start"
+    workloads[0]["metadata"]["labels"][manifests.MANAGED_BY] = "Helm"
+    assert "`kubectl patch podgroup` lets it start" in gangs.why_it_waits(waits, workloads)
 
 
 @pytest.mark.parametrize(
