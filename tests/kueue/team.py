@@ -44,17 +44,29 @@ class Team(Observed):
         self._apply("/api/v1/namespaces", "v1", "Namespace", self.namespace)
         self._apply(f"{KUEUE}/resourceflavors", "kueue.x-k8s.io/v1beta2", "ResourceFlavor", "tfk8s-any")
         self.set_queue(quota, **spec)
-        queues = f"{KUEUE}/namespaces/{self.namespace}/localqueues"
-        self._apply(queues, "kueue.x-k8s.io/v1beta2", "LocalQueue", "gold", {"clusterQueue": self.namespace})
+        self._make_local_queue("gold", self.namespace)
         self.backend = KubernetesBackend(namespace=self.namespace)
+
+    def set_default_queue(self, **amounts: str) -> None:
+        """Make the LocalQueue `default`, which Kueue gives Jobs that are in no queue, with an own ClusterQueue."""
+        name = f"{self.namespace}-default"
+        self._set_cluster_queue(name, {"cpu": "10", "memory": "64Gi", **amounts})
+        self._make_local_queue("default", name)
+
+    def _make_local_queue(self, name: str, cluster_queue: str) -> None:
+        path = f"{KUEUE}/namespaces/{self.namespace}/localqueues"
+        self._apply(path, "kueue.x-k8s.io/v1beta2", "LocalQueue", name, {"clusterQueue": cluster_queue})
 
     def set_queue(self, quota: str, **spec: Any) -> None:
         """Make the ClusterQueue anew, with a quota of cores; more fields of its spec may be given."""
-        resources = [{"name": "cpu", "nominalQuota": quota}, {"name": "memory", "nominalQuota": "64Gi"}]
+        self._set_cluster_queue(self.namespace, {"cpu": quota, "memory": "64Gi"}, **spec)
+
+    def _set_cluster_queue(self, name: str, amounts: dict[str, str], **spec: Any) -> None:
+        resources = [{"name": resource, "nominalQuota": amount} for resource, amount in amounts.items()]
         flavors = [{"name": "tfk8s-any", "resources": resources}]
-        groups = [{"coveredResources": ["cpu", "memory"], "flavors": flavors}]
+        groups = [{"coveredResources": list(amounts), "flavors": flavors}]
         spec = {"namespaceSelector": {}, "resourceGroups": groups, **spec}
-        self._apply(f"{KUEUE}/clusterqueues", "kueue.x-k8s.io/v1beta2", "ClusterQueue", self.namespace, spec)
+        self._apply(f"{KUEUE}/clusterqueues", "kueue.x-k8s.io/v1beta2", "ClusterQueue", name, spec)
 
     def _apply(self, path: str, version: str, kind: str, name: str, spec: Any = None) -> None:
         body = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, **({"spec": spec} if spec else {})}
@@ -94,7 +106,8 @@ class Team(Observed):
         jobs = f"/apis/batch/v1/namespaces/{self.namespace}/jobs"
         self._client.send("DELETE", jobs, {"propagationPolicy": "Background"})
         self._client.send("DELETE", f"/api/v1/namespaces/{self.namespace}")
-        self._client.send("DELETE", f"{KUEUE}/clusterqueues/{self.namespace}")
+        for name in (self.namespace, f"{self.namespace}-default"):
+            self._client.send("DELETE", f"{KUEUE}/clusterqueues/{name}")
 
 
 def make_job(name: str, tasks: int = 1, **settings: Any) -> Job:

@@ -15,6 +15,7 @@ Object = dict[str, Any]
 
 PREFIX = "kueue.x-k8s.io/"
 QUEUE = f"{PREFIX}queue-name"
+LOCAL_QUEUE = f"{PREFIX}local-queue-name"  # which Kueue gives the pods of an admitted Job
 GROUP = f"{PREFIX}pod-group-name"
 TOTAL = f"{PREFIX}pod-group-total-count"
 # The condition of a pod that Kueue deletes: ConditionTypeTerminationTarget in pkg/controller/jobs/pod there.

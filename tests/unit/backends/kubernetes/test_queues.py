@@ -6,9 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from job_files import job_file
 
+from tfk8s import render
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pods import pod_events, pod_status, queues
+from tfk8s.core.programs import Program
+from tfk8s.core.spec import Job
 from tfk8s.render.pods import Object
 
 NOT_ADMITTED = 'queue "gold" has not admitted it'
@@ -101,6 +105,21 @@ def test_admission_checks_are_named() -> None:
     found = said(condition("QuotaReserved", "True", "Quota reserved"), admissionChecks=checks)
     words = "its quota is reserved, and it waits for admission checks; dws is Pending: no capacity"
     assert reason(found) == f"{NOT_ADMITTED}: {words}"
+
+
+def test_a_program_whose_job_kueue_manages_has_to_leave_its_queue() -> None:
+    """Kueue labels the pods of a Job that it has admitted, here for the queue `default`."""
+    file = job_file("demo", Job(name="worker", program=Program(("train",))), image="tf:1", queue="gold")
+    (job,) = (item for item in render.objects(file, "ns") if item["kind"] == "Job")
+    words = "runs no program of a cluster in a queue then: take `queue` out of the job file"
+    assert queues.waits({**job, "spec": {**job["spec"], "suspend": True}}, "").endswith(words)
+    labels = job["spec"]["template"]["metadata"]["labels"]
+    pod = {"metadata": {"labels": labels}, "spec": {}}
+    assert queues.waits(pod, "") == f"{NOT_ADMITTED} yet"
+    labels["kueue.x-k8s.io/local-queue-name"] = "gold"
+    assert queues.waits(pod, "") == f"{NOT_ADMITTED} yet"
+    labels["kueue.x-k8s.io/local-queue-name"] = "default"
+    assert queues.waits(pod, "").endswith(words)
 
 
 def test_an_admitted_workload_has_no_reason() -> None:

@@ -14,7 +14,7 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.errors import listed
-from tfk8s.render import kueue
+from tfk8s.render import kueue, manifests
 from tfk8s.render.pods import Object
 
 EVICTED = "it was evicted"
@@ -23,8 +23,12 @@ _UNCOVERED = re.compile(r"resource (\S+) unavailable in ClusterQueue")
 _NO_QUEUE = re.compile(r"LocalQueue \S+ doesn't exist")
 _FORBIDDEN = "`kubectl get workloads` shows why, and tfk8s does with the right to list workloads.kueue.x-k8s.io"
 _HELD = (
-    "Kueue has suspended its Job, which is in no queue: have an administrator let Kueue leave such Jobs alone "
-    "(manageJobsWithoutQueueName)"
+    "Kueue has suspended its Job, which is in no queue: have an administrator make a LocalQueue named default for such "
+    "Jobs (manageJobsWithoutQueueName)"
+)
+_TWICE = (
+    "Kueue manages all Jobs here (manageJobsWithoutQueueName), and runs no program of a cluster in a queue then: take "
+    "`queue` out of the job file"
 )
 _OTHER_VERSION = "`kubectl get workloads` shows why: this Kueue has no Workloads of kueue.x-k8s.io/v1beta2"
 
@@ -45,10 +49,24 @@ def waits(item: Object, said: str) -> str:
         said: what Kueue said about it; "" if nothing.
     """
     name = item["metadata"].get("labels", {}).get(kueue.QUEUE)
+    if _is_managed_twice(item):
+        return _TWICE
     if "suspend" in item["spec"] and not name:
         return _HELD
     queue = f'queue "{name}"' if name else "its queue"
     return f"{queue} has not admitted it: {said}" if said else f"{queue} has not admitted it yet"
+
+
+def _is_managed_twice(item: Object) -> bool:
+    """Return whether Kueue manages the Job of a program besides the pods, which are in the queue of their cluster.
+
+    Kueue has labelled the pods for the queue of the Job then, and can't label them for their own.
+    """
+    if "template" in item["spec"]:
+        return manifests.is_program({**item, "kind": "Job"}) and kueue.queue_of(item) is not None
+    labels = item["metadata"].get("labels", {})
+    own = labels.get(kueue.QUEUE)
+    return bool(labels.get(kueue.LOCAL_QUEUE, own) != own)
 
 
 def evicted(reason: str, message: str) -> str:
