@@ -63,6 +63,11 @@ def test_objects_of_the_examples(example, folder):
     assert of_helm(folder, example.read_text()) == of_render(example.read_text())
 
 
+TOGETHER = [
+    PROGRAMS.replace("restart_on: never", "restart_on: failure").replace("scope: task", scope).replace("gpus: 1", gpus)
+    for scope, gpus in (("scope: job", "gpus: 1"), ("scope: cluster", "cpu: 1"))
+]
+WITH_CHIEF = TOGETHER[1].replace("  old:", "  chief:").replace("  ps: {port: 2400}\n", "")
 QUEUED = PROGRAMS.replace("idle: 30m", "idle: {suspend: 30m, remove: 7d}")
 SLEEPING = QUEUED.replace("queue: gold\n", "")
 CLOUDS = (
@@ -73,8 +78,8 @@ CLOUDS = (
 
 @pytest.mark.parametrize(
     "text",
-    [EVERYTHING, PROGRAMS, SLEEPING, QUEUED, *CLOUDS],
-    ids=["servers", "programs", "sleeping", "queued", "gs", "s3"],
+    [EVERYTHING, PROGRAMS, SLEEPING, QUEUED, *CLOUDS, *TOGETHER, WITH_CHIEF],
+    ids=["servers", "programs", "sleeping", "queued", "gs", "s3", "job", "cluster", "chief"],
 )
 def test_objects_of_a_job_file_with_every_key(folder, text):
     assert of_helm(folder, text) == of_render(text)

@@ -185,7 +185,8 @@ def test_large_folder_reaches_the_pods(
         assert len(secrets) == 3
 
 
-ALL_LINKED = "[ $(cat /proc/net/tcp* | grep -c ':0912 [0-9A-F]*:[0-9A-F]* 01 ') = 3 ]"  # at port 2322
+PORT = 2225  # beside that of the tasks, of use and of metrics
+ALL_LINKED = f"[ $(cat /proc/net/tcp* | grep -c ':{PORT:04X} [0-9A-F]*:[0-9A-F]* 01 ') = 3 ]"
 
 
 def are_linked(namespace: str, pod: str) -> bool:

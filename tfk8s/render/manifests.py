@@ -85,14 +85,8 @@ def job_selector(cluster: str, job: str) -> dict[str, str]:
 
 def new_object(kind: str, version: str, name: str, cluster: str, component: str | None = None) -> Object:
     """Return the head of an object of a cluster."""
-    labels = selector(cluster)
-    if component:
-        labels[COMPONENT] = component
-    return {
-        "apiVersion": version,
-        "kind": kind,
-        "metadata": {"name": name, "labels": {**labels, MANAGED_BY: "tfk8s"}},
-    }
+    labels = selector(cluster) | ({COMPONENT: component} if component else {}) | {MANAGED_BY: "tfk8s"}
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": labels}}
 
 
 def _claim(job_file: JobFile, volume: Volume) -> Object:
@@ -243,8 +237,10 @@ def _network_policy(job_file: JobFile) -> Object:
     readers = job_file.metrics.readers if job_file.metrics else ()
     scripts = script_ports(pods.port(job_file, job_file.job(job_file.master)))
     of_scripts = {**port_rule(scripts.start), "endPort": scripts.stop - 1}
+    of_restarts = [port_rule(port) for port in [pods.restarts_port(job_file)] if port]
+    between_pods = [*ports(), *of_restarts, of_scripts]
     # NCCL connects the GPUs of a strategy's replicas, and listens on ports that the kernel chooses.
-    own_ports = {} if any(job.program and job.gpus for job in job_file.jobs) else {"ports": [*ports(), of_scripts]}
+    own_ports = {} if any(job.program and job.gpus for job in job_file.jobs) else {"ports": between_pods}
     spec: Object = {
         "podSelector": {"matchLabels": selector(job_file.name)},
         "policyTypes": ["Ingress"],

@@ -115,6 +115,12 @@ def metrics_port(job_file: JobFile) -> int:
     return next(itertools.islice(_free_ports(job_file), 1, None))
 
 
+def restarts_port(job_file: JobFile) -> int | None:
+    """Return the port of the pod that decides about restarts of programs together; None without one."""
+    has_coordinator = program_job.has_coordinator(job_file)
+    return next(itertools.islice(_free_ports(job_file), 2, None)) if has_coordinator else None
+
+
 def _free_ports(job_file: JobFile) -> Iterator[int]:
     highest = max(ports(job_file))
     scripts = script_ports(port(job_file, job_file.job(job_file.master)))  # where a warm pod's scripts have servers
@@ -142,7 +148,7 @@ def _container(job_file: JobFile, job: Job) -> Object:
     }
     if job.program is None:
         return {**container, "command": [*(_SERVER if job.has_server else _DATA_SERVICE)], **_probes()}
-    container["command"] = program_job.command(job_file, job, job.program)
+    container["command"] = program_job.command(job_file, job, job.program, restarts_port(job_file))
     if job.program.is_script:
         container["workingDir"] = program_job.WORK_FOLDER
         container["volumeMounts"] += program_job.mounts()

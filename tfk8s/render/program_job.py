@@ -36,26 +36,31 @@ _CONTROLLER_LABELS = ("controller-uid", "job-name")
 # ---- the pods ------------------------------------------------------------------------------------------------------
 
 
-def command(job_file: JobFile, job: Job, program: Program) -> list[str]:
-    """Return the command of a program's container."""
+def command(job_file: JobFile, job: Job, program: Program, restarts_port: int | None) -> list[str]:
+    """Return the command of a program's container.
+
+    Args:
+        restarts_port: of the pod that decides about restarts; None if each program runs again alone.
+    """
     run = job_file.run
     words = [word.replace("$", "$$") for word in program.words]  # Kubernetes expands $(NAME), and reads $$ as $
-    return [
-        *COMMAND, programs.restart_word(run.restart_on), str(run.max_restarts), _coordinator(job_file, job), *words,
-    ]  # fmt: skip
+    rules = programs.restart_word(run.restart_on), str(run.max_restarts)
+    return [*COMMAND, *rules, _coordinator(job_file, job, restarts_port), *words]
 
 
-def _coordinator(job_file: JobFile, job: Job) -> str:
-    """Return the task and the port of the pod that decides about restarts, as a word of the command.
+def has_coordinator(job_file: JobFile) -> bool:
+    """Return whether programs of several pods run again together."""
+    run, is_program = job_file.run, bool(job_kinds.program_jobs(job_file))
+    return is_program and run.restart_scope in (programs.JOB, programs.CLUSTER) and run.restart_on != programs.NEVER
 
-    The port is the first that scripts have in their own pods: the NetworkPolicy opens it between the cluster's pods.
-    """
-    leaders = {programs.JOB: job.name, programs.CLUSTER: min(one.name for one in job_kinds.program_jobs(job_file))}
-    run = job_file.run
-    if run.restart_scope not in leaders or run.restart_on == programs.NEVER:
+
+def _coordinator(job_file: JobFile, job: Job, port: int | None) -> str:
+    """Return the task and the port of the pod that decides about restarts, as a word of the command."""
+    if port is None:
         return programs.NO_COORDINATOR
-    port = job_file.job(job_file.master).port or job_file.port
-    return f"{naming.task(leaders[run.restart_scope], 0)}:{addresses.script_ports(port).start}"
+    names = sorted(one.name for one in job_kinds.program_jobs(job_file))
+    first = job_file.master if job_file.master in names else names[0]
+    return f"{naming.task(job.name if job_file.run.restart_scope == programs.JOB else first, 0)}:{port}"
 
 
 def variables(job_file: JobFile, job: Job) -> Iterator[tuple[str, str]]:

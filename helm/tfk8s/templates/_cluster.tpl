@@ -1,4 +1,4 @@
-{{- /* The job file with its defaults, as JSON: {labels, spec, port, ports, ttl, limits, keeper, watchesUse, drained, activityPort, scriptPort, readers, metricsPort, jobs, servers, programs, target, dispatcher, gang, allTasks, priority, claims}, the master's job first.
+{{- /* The job file with its defaults, as JSON: {labels, spec, port, ports, ttl, limits, keeper, watchesUse, drained, activityPort, scriptPort, readers, metricsPort, restartsPort, jobs, servers, programs, target, dispatcher, gang, allTasks, priority, claims}, the master's job first.
        It rejects what values.schema.json can't, with the messages of `tfk8s validate`. */}}
 {{- define "tfk8s.cluster" }}
 {{- if ne (.Values.namespace | default .Release.Namespace) .Release.Namespace }}
@@ -56,11 +56,11 @@
 {{- range $jobs }}{{ $pods = append $pods .settings.pod }}{{ end }}
 {{- range $pods | compact }}{{ range concat (.containers | default list) (.initContainers | default list) }}
   {{- range .ports }}{{ $used = append $used (int .containerPort) }}{{ end }}{{ end }}{{ end }}
-{{- $count := add 2 (len $used) | int }}{{ $up := untilStep (add1 $highest | int) (min 65536 (add1 $highest | add $count) | int) 1 }}
+{{- $count := add 3 (len $used) | int }}{{ $up := untilStep (add1 $highest | int) (min 65536 (add1 $highest | add $count) | int) 1 }}
 {{- $free := list }}{{ range untilStep (sub $highest 1 | int) (sub $highest (add1 $count) | int) -1 | concat $up }}
   {{- if not (has . $used) }}{{ $free = append $free . }}{{ end }}{{ end }}{{ $readers := list }}{{ with .Values.metrics }}{{ $readers = kindIs "map" . | ternary . (dict "from" (list (dict "pods" (dict "app.kubernetes.io/name" "prometheus")))) | dig "from" list }}{{ end }}
 {{- dict "labels" $labels "spec" (join "," $spec) "sizes" (join "," $sizes) "port" $default "ports" $ports "ttl" (include "tfk8s.seconds" (.Values.ttl | default 3600))
-      "limits" $limits "keeper" (or $watchesUse (gt (len $limits) 0)) "watchesUse" $watchesUse "drained" $drained "activityPort" (first $free) "scriptPort" $scriptPort "readers" $readers "metricsPort" (index $free 1) "jobs" $jobs "servers" $serverJobs "programs" $programs "target" $target "dispatcher" $dispatcher "gang" $gang "allTasks" $all "priority" (get (first $kinds | fromJson) "priorityClassName") "claims" $claims | toJson }}{{ end }}
+      "limits" $limits "keeper" (or $watchesUse (gt (len $limits) 0)) "watchesUse" $watchesUse "drained" $drained "activityPort" (first $free) "scriptPort" $scriptPort "readers" $readers "metricsPort" (index $free 1) "restartsPort" (and (gt (len $programs) 0) (has (.Values.run | default dict).restart_scope (list "job" "cluster")) (ne (toString .Values.run.restart_on) "never") | ternary (index $free 2) 0) "jobs" $jobs "servers" $serverJobs "programs" $programs "target" $target "dispatcher" $dispatcher "gang" $gang "allTasks" $all "priority" (get (first $kinds | fromJson) "priorityClassName") "claims" $claims | toJson }}{{ end }}
 
 {{- /* Texts that are not empty if a job has a program, or runs tf.data's service. */}}
 {{- define "tfk8s.program" }}{{ if kindIs "map" . }}{{ join " " .program }}{{ end }}{{ end }}

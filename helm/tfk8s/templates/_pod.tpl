@@ -24,7 +24,7 @@ containers:
   - name: server
     image: {{ quote $job.image }}
     {{- $command := $settings.kind | empty | ternary (list "python3" "-m" "tfk8s.task.server") (list "python3" "-m" "tfk8s.task.data.service" "/tmp/data") }}{{ if $settings.program }}{{ $run := $.Values.run | default dict }}
-      {{- $command = list "python3" "-P" "-m" "tfk8s.task.programs.pod" (kindIs "slice" $run.restart_on | ternary (join "," $run.restart_on) ($run.restart_on | default "exit-code")) (include "tfk8s.maxRestarts" $run) (and (has $run.restart_scope (list "job" "cluster")) (ne (toString $run.restart_on) "never") | ternary (printf "%s/0:%d" (ternary $job.name (first (index . 1).programs).name (eq (toString $run.restart_scope) "job")) (int (index . 1).scriptPort)) "-") }}
+      {{- $command = list "python3" "-P" "-m" "tfk8s.task.programs.pod" (kindIs "slice" $run.restart_on | ternary (join "," $run.restart_on) ($run.restart_on | default "exit-code")) (include "tfk8s.maxRestarts" $run) (int (index . 1).restartsPort | empty | ternary "-" (printf "%s/0:%d" (ternary $job.name (first (index . 1).programs).name (eq (toString $run.restart_scope) "job")) (int (index . 1).restartsPort))) }}
       {{- range $settings.program }}{{ $command = append $command (replace "$" "$$" .) }}{{ end }}{{ end }}
     command: {{ include "tfk8s.json" $command | nindent 6 }}
     env: {{- include "tfk8s.env" . | indent 6 }}

@@ -159,3 +159,41 @@ def pods_environment(job: Object) -> list[Object]:
 def test_secret_of_another_folder_has_another_name() -> None:
     assert program_job.secret_name("demo", "abc") == "demo-program-abc"
     assert program_job.secret_name("demo") == "demo-program"
+
+
+def coordinators(*jobs: Job, **settings: object) -> dict[str, str]:
+    """Return the word for the pod that decides about restarts, by the names of Jobs."""
+    return {
+        name: item["spec"]["template"]["spec"]["containers"][0]["command"][6]
+        for (kind, name), item in objects(*jobs, **settings).items()
+        if kind == "Job"
+    }
+
+
+TOGETHER = RunPolicy(restart_scope="cluster")
+ALPHA, CHIEF = worker("train.py", name="alpha"), worker("train.py", name="chief")
+
+
+@pytest.mark.parametrize(
+    ("run", "master", "alpha", "chief"),
+    [
+        (RunPolicy(), "chief", "-", "-"),
+        (RunPolicy(restart_scope="task"), "chief", "-", "-"),
+        (RunPolicy(restart_scope="job", restart_on="never"), "chief", "-", "-"),
+        (RunPolicy(restart_scope="job"), "chief", "alpha/0:2225", "chief/0:2225"),
+        (TOGETHER, "chief", "chief/0:2225", "chief/0:2225"),
+        (TOGETHER, "ps", "alpha/0:2225", "alpha/0:2225"),
+    ],
+)
+def test_first_task_decides_about_restarts(run: RunPolicy, master: str, alpha: str, chief: str) -> None:
+    ps = Job(name="ps")
+    assert coordinators(ALPHA, CHIEF, ps, run=run, master=master) == {"demo-alpha": alpha, "demo-chief": chief}
+
+
+def test_port_of_restarts_is_no_other_and_open_between_the_pods() -> None:
+    taken = worker("train.py", name="other", port=2225)
+    assert coordinators(CHIEF, taken, run=TOGETHER, master="chief")["demo-chief"] == "chief/0:2228"
+    policy = objects(CHIEF, taken, run=TOGETHER, master="chief")["NetworkPolicy", "demo"]["spec"]
+    assert {"port": 2228, "protocol": "TCP"} in policy["ingress"][0]["ports"]
+    alone = objects(CHIEF, taken, run=RunPolicy(), master="chief")["NetworkPolicy", "demo"]["spec"]
+    assert len(alone["ingress"][0]["ports"]) == len(policy["ingress"][0]["ports"]) - 1

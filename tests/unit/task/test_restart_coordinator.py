@@ -45,6 +45,7 @@ class Pod:
     code: int = messages.RUNS
     started: float = 100.0
     is_connected: bool = False
+    is_stuck: bool = False
 
     def hello(self, task: str, now: float) -> Hello:
         age = int(now - self.started)
@@ -60,6 +61,7 @@ class Scene:
     coordinators: int = 0
     orders: list[tuple[str, Order]] = field(default_factory=list)
     names: int = 0
+    said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.replace_coordinator()
@@ -70,7 +72,7 @@ class Scene:
         self.orders.clear()
         self.coordinators += 1
         self.coordinator = Coordinator(
-            "worker/0", f"coordinator {self.coordinators}", POLICY, self.send, lambda: self.now
+            "worker/0", f"coordinator {self.coordinators}", POLICY, self.send, self.said.append, lambda: self.now, 2.0
         )
 
     def send(self, task: str, order: Order) -> None:
@@ -79,7 +81,8 @@ class Scene:
             if order.kind in (WELCOME, START):
                 self.pods[task].told = order.turn
             others = [other for other in self.pods.values() if other.is_connected and other.told != order.turn]
-            assert order.kind != START or all(other.code != messages.RUNS for other in others), "no barrier"
+            is_free = all(other.code != messages.RUNS or other.is_stuck for other in others)
+            assert order.kind != START or is_free, "no barrier"
 
     def connect(self, task: str) -> None:
         if not self.pods[task].is_connected:
@@ -219,6 +222,42 @@ def test_restart_goes_on_without_a_pod_that_stays_away() -> None:
     assert turns(made) == [(2, 1, messages.RUNS)] * 3
 
 
+def test_program_that_does_not_end_keeps_the_others_waiting_for_a_while_only() -> None:
+    made = scene()
+    made.end("worker/1", FAILED, 138)
+    made.orders = [(task, order) for task, order in made.orders if task != "worker/2"]
+    made.pods["worker/2"].is_stuck = True
+    made.deliver()
+    made.wait(11)
+    made.wait(11)
+    assert made.said == ["the restart waits for worker/2"]
+    made.wait(RETURN_TIMEOUT)
+    made.deliver()
+    assert turns(made) == [(1, 1, messages.RUNS), (1, 1, messages.RUNS), (0, 0, messages.RUNS)]
+    made.end("worker/2", STOPPED, 143)
+    made.deliver()
+    assert turns(made) == [(2, 1, messages.RUNS)] * 3
+
+
+def test_pod_that_stays_away_is_waited_for_once() -> None:
+    made = scene()
+    made.cut("worker/2")
+    for turn in (1, 2):
+        made.end("worker/1", FAILED, 138)
+        made.deliver()
+        made.wait(RETURN_TIMEOUT if turn == 1 else 1.0)
+        made.deliver()
+        assert turns(made)[:2] == [(turn, turn, messages.RUNS)] * 2
+
+
+def test_request_while_programs_wait_counts_anew() -> None:
+    made = scene()
+    made.end("worker/1", FAILED, 138)
+    made.end("worker/2", ASKED, 143)
+    made.deliver()
+    assert turns(made) == [(1, 0, messages.RUNS)] * 3
+
+
 def test_new_coordinator_waits_until_the_pods_have_found_it() -> None:
     made = scene()
     made.replace("worker/0")
@@ -287,6 +326,7 @@ def test_all_programs_run_in_the_end(actions: list[tuple[str, int]]) -> None:
         elif action == "deliver":
             made.deliver()
         elif action == "wait":
+            made.deliver()
             made.wait(7.0)
         else:
             getattr(made, action)(task)

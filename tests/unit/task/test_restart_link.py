@@ -17,12 +17,14 @@ import pytest
 from tfk8s import polling
 from tfk8s.core.programs import RunPolicy
 from tfk8s.task import activity
+from tfk8s.task.programs.restarts.coordinator_server import CoordinatorServer
 from tfk8s.task.programs.restarts.linked_restarts import LinkedRestarts
+from tfk8s.task.programs.restarts.restart_connections import keep_alive
 from tfk8s.task.programs.restarts.restart_coordinator import FAILED, START, STOP, STOPPED, Order
-from tfk8s.task.programs.restarts.restart_link import CoordinatorServer, Link
+from tfk8s.task.programs.restarts.restart_link import Link
 
 POLICY = RunPolicy(max_restarts=3)
-MakeLink = Callable[[int], LinkedRestarts]
+MakeLink = Callable[..., LinkedRestarts]
 
 
 def free_port() -> int:
@@ -41,8 +43,15 @@ def await_order(restarts: LinkedRestarts, kind: str) -> Order:
 
 
 @pytest.fixture
-def port() -> int:
-    return free_port()
+def server() -> CoordinatorServer:
+    made = CoordinatorServer("worker/0", "pod 0", POLICY, 0)
+    made.start()
+    return made
+
+
+@pytest.fixture
+def port(server: CoordinatorServer) -> int:
+    return server.port
 
 
 @pytest.fixture
@@ -50,7 +59,7 @@ def make_link(port: int) -> Iterator[MakeLink]:
     """Makes links of tasks of the job worker; returns the side of process 1."""
     ends = []
 
-    def make(index: int) -> LinkedRestarts:
+    def make(index: int, port: int = port) -> LinkedRestarts:
         own, other = socket.socketpair()
         ends.extend([own, other])
         link = Link(f"worker/{index}", f"pod {index}", ("localhost", port), other, lambda: None, patience=0.2)
@@ -63,13 +72,6 @@ def make_link(port: int) -> Iterator[MakeLink]:
         end.close()
 
 
-@pytest.fixture
-def server(port: int) -> CoordinatorServer:
-    made = CoordinatorServer("worker/0", "pod 0", POLICY, port)
-    made.start()
-    return made
-
-
 def until_linked(port: int, count: int) -> None:
     def is_linked() -> bool:
         return sum(item.peer_port == port for item in activity.connections(activity.read_tables())) == count
@@ -77,7 +79,6 @@ def until_linked(port: int, count: int) -> None:
     polling.wait_until(is_linked, f"{count} links", 20)
 
 
-@pytest.mark.usefixtures("server")
 def test_failure_of_one_program_starts_all_again(port: int, make_link: MakeLink) -> None:
     first, second = make_link(1), make_link(2)
     until_linked(port, 2)
@@ -91,10 +92,12 @@ def test_failure_of_one_program_starts_all_again(port: int, make_link: MakeLink)
 
 
 def test_program_without_a_coordinator_runs_again_alone(make_link: MakeLink) -> None:
-    alone = make_link(1)
-    alone.tell(FAILED, 137)
-    order = await_order(alone, START)
-    assert (order.reason, order.restarts) == ("", 1)
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))  # and does not listen
+        alone = make_link(1, taken.getsockname()[1])
+        alone.tell(FAILED, 137)
+        await_order(alone, START)
+    assert alone.restarts == 1
 
 
 def test_coordinator_that_leaves_leaves_the_others_alone(
@@ -107,7 +110,13 @@ def test_coordinator_that_leaves_leaves_the_others_alone(
     assert await_order(other, START).reason == ""
 
 
-@pytest.mark.usefixtures("server")
+def test_lost_node_is_noticed_while_an_order_is_on_its_way() -> None:
+    with socket.socket() as connection:
+        keep_alive(connection)
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 25_000
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n\r\n", b'["News", "failed", 1]\n', b"x" * 5000])
 def test_what_is_no_pod_is_cut(port: int, sent: bytes) -> None:
     with socket.create_connection(("localhost", port), 5) as connection:
@@ -129,7 +138,8 @@ RUNS = 'echo $TFK8S_INDEX >> begun; echo $$ > "running-$TFK8S_INDEX"; exec sleep
 
 
 @pytest.mark.programs
-def test_programs_of_three_pods_run_again_together(tmp_path: Path, port: int) -> None:
+def test_programs_of_three_pods_run_again_together(tmp_path: Path) -> None:
+    port = free_port()
     pods = []
     for index in range(3):
         variables = {
@@ -156,6 +166,11 @@ def test_programs_of_three_pods_run_again_together(tmp_path: Path, port: int) ->
             pod.terminate()
         codes = [pod.wait(20) for pod in pods]
     assert codes == [143, 143, 1]
-    said = "worker/1 ended with exit code 137, restart 1 of 1"
-    for index in range(3):
-        assert (tmp_path / f"errors-{index}").read_text() == f"tfk8s: worker/{index} runs again: {said}\n"
+    reason = "worker/1 ended with exit code 137, restart 1 of 1"
+    said = [
+        [f"worker/0 is stopped: {reason}", f"worker/0 runs again: {reason}"],
+        ["worker/1 ended with exit code 137, and waits for the others", f"worker/1 runs again: {reason}"],
+        [f"worker/2 is stopped: {reason}", f"worker/2 runs again: {reason}"],
+    ]
+    for index, lines in enumerate(said):
+        assert (tmp_path / f"errors-{index}").read_text().splitlines() == [f"tfk8s: {line}" for line in lines]

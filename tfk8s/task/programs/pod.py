@@ -86,7 +86,6 @@ class ProgramRuns:
     ) -> None:  # fmt: skip
         self._name, self._words, self._policy, self._environment = name, words, policy, environment
         self._unanswered, self._note, self._link = unanswered, note, link
-        self.restarts = 0
         self.terminated = False
         self._child = 0
         self._wanted_again = self._is_stopped = False
@@ -109,10 +108,12 @@ class ProgramRuns:
             return ASKED
         if self._is_stopped:
             return STOPPED
-        return FAILED if self._policy.restarts_after(code, self.restarts) else ENDED
+        return FAILED if self._policy.restarts_after(code, self._link.restarts) else ENDED
 
     def _wait_for_start(self, kind: str, code: int) -> bool:
         """Wait until the program may run again; return False if SIGTERM ended the wait."""
+        if kind == FAILED and not self._link.is_alone:
+            _say(f"{self._name} ended with exit code {code}, and waits for the others")
         while not self._link.is_alone:
             number = signal.sigtimedwait(_SIGNALS, LOOK_INTERVAL)
             if number and number.si_signo == signal.SIGTERM:
@@ -124,10 +125,10 @@ class ProgramRuns:
                 order = self._link.take_order()
             if order and order.reason:
                 _say(f"{self._name} runs again: {order.reason}")
-                self.restarts = order.restarts
                 return True
-            if order:
-                break
+            if order:  # which counts the restart
+                return self._pause_alone(kind, code)
+        self._link.restarts += kind == FAILED
         return self._pause_alone(kind, code)
 
     def _pause_alone(self, kind: str, code: int) -> bool:
@@ -135,9 +136,8 @@ class ProgramRuns:
         if kind != FAILED:
             _say(f"{self._name} is restarted")
             return True
-        self.restarts += 1
         _say(
-            f"{self._name} ended with exit code {code} and runs again, restart {self.restarts} of "
+            f"{self._name} ended with exit code {code} and runs again, restart {self._link.restarts} of "
             f"{self._policy.max_restarts}"
         )
         return not self._pause(self._backoff.pause(time.monotonic() - self._started))
@@ -187,6 +187,7 @@ class ProgramRuns:
             self._wanted_again = True
         elif (order := self._link.take_order()) and order.kind == STOP:
             self._is_stopped = True
+            _say(f"{self._name} is stopped: {order.reason}")
         else:
             return
         try:
@@ -280,7 +281,7 @@ def main(arguments: Sequence[str]) -> int:
         return 128 + signal.SIGTERM
     if path := environment.get("TFK8S_VERDICT"):
         with contextlib.suppress(OSError):
-            Path(path).write_text(end_message(code, runs.restarts))
+            Path(path).write_text(end_message(code, link.restarts))
     return container_code(code)
 
 

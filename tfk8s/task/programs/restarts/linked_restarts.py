@@ -27,12 +27,16 @@ class LinkedRestarts:
 
     Args:
         connection: to the process of the link; None if the program runs again alone.
+
+    Attributes:
+        restarts: those that count, of all programs, as the last order says.
     """
 
     def __init__(self, connection: socket.socket | None) -> None:
         self._connection = connection
         self._received = b""
         self._orders: deque[Order] = deque()
+        self.restarts = 0
 
     @property
     def is_alone(self) -> bool:
@@ -58,6 +62,7 @@ class LinkedRestarts:
         for line in lines:
             with contextlib.suppress(BadMessage):
                 if isinstance(order := messages.parse(line + b"\n"), Order):
+                    self.restarts = order.restarts
                     self._orders.append(order)
 
     def tell(self, kind: str, code: int) -> None:

@@ -13,10 +13,12 @@ from dataclasses import astuple, dataclass
 
 from tfk8s.core.programs import RestartGroup, RunPolicy
 
-RETURN_TIMEOUT = 60.0  # seconds for a new pod, before the others start without it
+RETURN_TIMEOUT = 60.0  # seconds for a new pod, or for a program to end, before the others start without it
 MAX_LINE = 1024  # bytes of a message
 _MAX_NUMBER = 1 << 31
 _MAX_TEXT = 128
+_MOST_NAMES = 10
+_SILENCE = 10.0  # seconds of a restart, after which a line says who is waited for
 _SETTLE = 10.0  # seconds after the last pod has found a new coordinator, which does not know how many there are
 _SLACK = 1.0  # seconds: an order takes its time
 _TASK = re.compile(r"[A-Za-z]\w{0,62}/\d{1,6}", re.ASCII)
@@ -148,14 +150,17 @@ class Coordinator:
         identity: of this coordinator.
         policy: the rules of the run.
         send: sends an order to the pod of a task, if the pod is connected.
+        say: prints a line.
         clock: returns a time in seconds.
+        grace: the seconds that a program has to save.
     """
 
     def __init__(
         self, task: str, identity: str, policy: RunPolicy, send: Callable[[str, Order], object],
-        clock: Callable[[], float],
+        say: Callable[[str], object], clock: Callable[[], float], grace: float,
     ) -> None:  # fmt: skip
-        self._task, self._identity, self._send, self._clock = task, identity, send, clock
+        self._task, self._identity, self._send, self._say, self._clock = task, identity, send, say, clock
+        self._patience, self._has_said = RETURN_TIMEOUT + grace, False
         self._group = RestartGroup(policy)
         self._turn = 0
         self._members: dict[str, _Member] = {}
@@ -201,9 +206,14 @@ class Coordinator:
             del self._members[task]
         else:
             member.runs = False
-            if not self._group.reason and news.kind == ASKED:
+            if self._group.reason:
+                if news.kind == ASKED:
+                    self._group.restart_at_once(self._group.reason, counts_anew=True)
+            elif news.kind == ASKED:
                 self._restart(f"{task} was restarted", counts_anew=True)
-            elif not self._group.reason:
+            elif news.kind == STOPPED:
+                self._restart(f"{task} has ended late")
+            else:
                 self._fail(task, news.code)
         self._start_if_ready()
 
@@ -233,7 +243,7 @@ class Coordinator:
 
     def _stop_all(self) -> None:
         self._turn += 1
-        self._begun, self._ready_since = self._clock(), 0.0
+        self._begun, self._ready_since, self._has_said = self._clock(), 0.0, False
         for task, member in self._members.items():
             if member.runs:
                 self._order(task, STOP)
@@ -243,15 +253,22 @@ class Coordinator:
         if not self._group.reason:
             return
         now = self._clock()
-        here = [task for task, member in self._members.items() if member.gone_since is None]
-        is_complete = len(here) == len(self._members) or now - self._begun >= RETURN_TIMEOUT
-        if not is_complete or any(self._members[task].runs for task in here):
+        gone = [task for task, member in self._members.items() if member.gone_since is not None]
+        running = [task for task, member in self._members.items() if member.runs and task not in gone]
+        waited_for = [*(gone if now - self._begun < RETURN_TIMEOUT else ()),
+                      *(running if now - self._begun < self._patience else ())]  # fmt: skip
+        if waited_for:
             self._ready_since = 0.0
+            if now - self._begun >= _SILENCE and not self._has_said:
+                self._has_said = True
+                self._say(f"the restart waits for {', '.join(waited_for[:_MOST_NAMES])}")
             return
         self._ready_since = self._ready_since or now
         if now - self._ready_since < self._group.pause:
             return
-        for task in here:
+        for task in gone:
+            del self._members[task]
+        for task in self._members.keys() - set(running):
             self._start(task)
         self._group.start(now)
         self._started = now

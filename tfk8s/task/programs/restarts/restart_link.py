@@ -8,135 +8,24 @@ Standard library only: this file runs in pods.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-import queue
+import resource
 import signal
 import socket
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from typing import NoReturn
+from collections.abc import Callable
 
-from tfk8s.core.programs import RunPolicy, parse_restart_word
+from tfk8s.core.programs import RunPolicy, grace, parse_restart_word
 from tfk8s.task.programs.restarts import restart_coordinator as messages
-from tfk8s.task.programs.restarts.restart_coordinator import (
-    ALONE,
-    ENDED,
-    MAX_LINE,
-    START,
-    BadMessage,
-    Coordinator,
-    Hello,
-    Message,
-    News,
-    Order,
-)
+from tfk8s.task.programs.restarts.coordinator_server import CoordinatorServer
+from tfk8s.task.programs.restarts.restart_connections import guarded, keep_alive, lines, say, send
+from tfk8s.task.programs.restarts.restart_coordinator import ALONE, ENDED, START, Hello, News, Order
 
-MAX_CONNECTIONS = 4096
 _CONNECT_TIMEOUT = 5.0
 _INTERVAL = 1.0
-_HELLO_TIMEOUT = 10.0  # for the first message of a connection
-_KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
-
-
-def lines(connection: socket.socket) -> Iterator[Message]:
-    """Yield the messages of a connection until its end, or until one that is no message."""
-    with contextlib.suppress(OSError, BadMessage), connection.makefile("rb") as stream:
-        while line := stream.readline(MAX_LINE + 1):
-            yield messages.parse(line)
-
-
-def send(connection: socket.socket, message: Message) -> bool:
-    """Send a message; return whether the connection takes it."""
-    try:
-        connection.sendall(messages.to_line(message))
-    except OSError:
-        return False
-    return True
-
-
-class CoordinatorServer:
-    """Serves the decisions of a `Coordinator` to the pods of its restart scope.
-
-    Args:
-        task: the one of this pod.
-        identity: of this pod.
-        policy: the rules of the run.
-        port: the port to listen on.
-    """
-
-    def __init__(self, task: str, identity: str, policy: RunPolicy, port: int) -> None:
-        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._connections: dict[str, socket.socket] = {}
-        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        self._coordinator = Coordinator(task, identity, policy, self._send, time.monotonic)
-        self._listener = _listen(port)
-
-    def start(self) -> None:
-        """Begin to serve, in threads."""
-        for run in (self._accept, self._decide):
-            threading.Thread(target=_guarded, args=(run,), daemon=True).start()
-
-    def leave(self) -> None:
-        """Tell all pods that nobody decides any more."""
-        done = threading.Event()
-        self._events.put(self._coordinator.leave)
-        self._events.put(done.set)
-        done.wait(_CONNECT_TIMEOUT)
-
-    def _accept(self) -> NoReturn:
-        while True:
-            connection, _ = self._listener.accept()
-            if self._slots.acquire(blocking=False):
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-            else:
-                connection.close()
-
-    def _serve(self, connection: socket.socket) -> None:
-        try:
-            with connection:
-                _keep_alive(connection)
-                connection.settimeout(_HELLO_TIMEOUT)
-                received = lines(connection)
-                if isinstance(hello := next(received, None), Hello):
-                    connection.settimeout(None)
-                    self._pass_on(connection, hello, received)
-        finally:
-            self._slots.release()
-
-    def _pass_on(self, connection: socket.socket, hello: Hello, received: Iterator[Message]) -> None:
-        def begin() -> None:
-            self._connections[hello.task] = connection
-            self._coordinator.welcome(hello)
-
-        def end() -> None:
-            if self._connections.get(hello.task) is connection:
-                del self._connections[hello.task]
-                self._coordinator.lose(hello.task)
-
-        def learn(news: News) -> None:
-            if self._connections.get(hello.task) is connection:  # else the pod has come back by another one
-                self._coordinator.learn(hello.task, news)
-
-        self._events.put(begin)
-        for message in received:
-            if not isinstance(message, News):
-                break
-            self._events.put(functools.partial(learn, message))
-        self._events.put(end)
-
-    def _decide(self) -> NoReturn:
-        while True:
-            with contextlib.suppress(queue.Empty):
-                self._events.get(timeout=_INTERVAL)()
-            self._coordinator.look()
-
-    def _send(self, task: str, order: Order) -> None:
-        if connection := self._connections.get(task):
-            send(connection, order)
 
 
 class Link:
@@ -167,7 +56,7 @@ class Link:
 
     def start(self) -> None:
         """Begin to connect, in a thread."""
-        threading.Thread(target=_guarded, args=(self._connect_again,), daemon=True).start()
+        threading.Thread(target=guarded, args=(self._connect_again,), daemon=True).start()
 
     def run(self) -> News | None:
         """Pass on the news of process 1, until its program has ended for good; return that news, None without it."""
@@ -187,7 +76,7 @@ class Link:
         pause = threading.Event()
         while not self._is_alone:
             with contextlib.suppress(OSError), socket.create_connection(self._address, _CONNECT_TIMEOUT) as connection:
-                _keep_alive(connection)
+                keep_alive(connection)
                 connection.settimeout(None)
                 self._talk(connection)
             self._go_on_alone()
@@ -216,7 +105,7 @@ class Link:
             if order.kind == START:
                 self._turn, self._restarts, self._code = order.turn, order.restarts, messages.RUNS
                 self._started = time.monotonic()
-        if order.kind in (messages.STOP, START) and send(self._process_1, order):
+        if order.kind != ALONE and send(self._process_1, order):
             self._wake()
 
     def _go_on_alone(self) -> None:
@@ -228,29 +117,6 @@ class Link:
             restarts = self._restarts + (self._code >= 0)
             order = Order(START, self._turn, restarts, "", self._coordinator)
         self._obey(order)
-
-
-def _listen(port: int) -> socket.socket:
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-    return socket.create_server(("", port))
-
-
-def _keep_alive(connection: socket.socket) -> None:
-    """Notice within half a minute that the other side's node is gone."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _KEEPALIVE:
-        connection.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-def _guarded(run: Callable[[], object]) -> None:
-    """Run a thread. Its failure ends this process, so that process 1 learns of it."""
-    try:
-        run()
-    except BaseException as error:
-        print(f"tfk8s: programs run again alone from now on: {type(error).__name__}: {error}", file=sys.stderr)
-        sys.stderr.flush()
-        os._exit(1)
 
 
 def main(arguments: list[str]) -> int:
@@ -265,10 +131,11 @@ def main(arguments: list[str]) -> int:
     server = None
     try:
         if task == leader:
-            server = CoordinatorServer(task, pod, policy, int(port))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+            server = CoordinatorServer(task, pod, policy, int(port), grace(os.environ))
             server.start()
     except OSError as error:
-        print(f"tfk8s: port {port} is in use, so programs run again alone: {error.strerror}", file=sys.stderr)
+        say(f"port {port} is in use, so programs run again alone: {error.strerror}")
         return 1
     link = Link(
         task, pod, ("localhost" if server else host, int(port)), socket.socket(fileno=int(descriptor)),
