@@ -44,7 +44,6 @@ class OutputLog:
     def __init__(self, path: Path) -> None:
         self._path, self._owner = path, os.getpid()
         self._file = _open(path, os.O_CREAT)
-        self._size = os.fstat(self._file).st_size
         self._begin()
         os.register_at_fork(after_in_child=self._begin)
 
@@ -94,12 +93,13 @@ class OutputLog:
             if os.getpid() != self._owner:  # a fork does not see that this file is replaced
                 file = _open(self._path)
                 try:
-                    os.write(file, text)
+                    if not _is_full(file):  # the owner, which may write nothing any more, makes room
+                        os.write(file, text)
                 finally:
                     os.close(file)
                 return
-            self._size += os.write(self._file, text)
-            if self._size > 2 * MAX_BYTES:
+            os.write(self._file, text)
+            if _is_full(self._file):
                 self._replace()
 
     def _replace(self) -> None:
@@ -108,11 +108,16 @@ class OutputLog:
         unfinished = self._path.with_suffix(".new")
         file = _open(unfinished, os.O_CREAT | os.O_TRUNC)
         try:
-            self._size = os.write(file, content)
+            os.write(file, content)
             unfinished.replace(self._path)
             os.dup2(file, self._file, inheritable=False)
         finally:
             os.close(file)
+
+
+def _is_full(file: int) -> bool:
+    """Return whether a log has all that it may have, whichever process has written it."""
+    return os.fstat(file).st_size > 2 * MAX_BYTES
 
 
 def _visible(line: bytes) -> bytes:

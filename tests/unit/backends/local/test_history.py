@@ -131,6 +131,9 @@ def test_the_logs_of_the_last_scripts_that_printed_are_kept(made: Made) -> None:
         log.write_text(f"2026-11-28T09:00:00.000000Z 0 {number}\n" if number != 50 else "")
         os.utime(log, (number, number))
         keeper.script_ended("train.py", folder.progress(name), number % 3)
+    (folder.kept / "logs/script-00006d.new").touch()  # type: ignore[operator]  # a kill has left it
+    keeper.script_ended("train.py", folder.progress("script-00006d"), 1)
+    assert {path.suffix for path in (folder.kept / "logs").iterdir()} == {".log"}  # type: ignore[operator]
     keeper.script_ended("never.py", folder.progress("script-ffffff"), None)
     folder.log(record.job_file.master_task).write_text("2026-11-28T09:00:00.000000Z 0 of a task\n")
     kept = [f"script-{number:06x}" for number in range(9, 110) if number != 50]

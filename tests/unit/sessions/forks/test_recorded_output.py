@@ -58,6 +58,20 @@ def test_a_log_keeps_the_last_mebibyte(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "log"]
 
 
+@pytest.mark.programs
+def test_a_fork_does_not_write_more_than_a_log_may_have(tmp_path: Path) -> None:
+    log, path = OutputLog(tmp_path / "log"), tmp_path / "log"
+    if (child := os.fork()) == 0:
+        for number in range(300):
+            log.add(1, b"%d %b\n" % (number, b"x" * 20_000))
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert 2 * MAX_BYTES < path.stat().st_size <= 2 * MAX_BYTES + 20_000
+    log.add(1, b"of the owner\n")  # which has written little
+    assert path.stat().st_size <= MAX_BYTES
+    assert texts(path)[-1] == "of the owner"
+
+
 def test_a_progress_bar_takes_no_memory(tmp_path: Path) -> None:
     log = OutputLog(tmp_path / "log")
     for number in range(100_000):

@@ -129,6 +129,7 @@ class HistoryKeeper:
         """Remove the logs of scripts that have printed nothing, or after which others ran; `name` has just ended."""
         if (log := script_log(self._folder, name)) is None:
             return
+        log.with_suffix(".new").unlink(missing_ok=True)  # it was killed while it made its log shorter
         with contextlib.suppress(FileNotFoundError):  # the script has never begun
             if not log.stat().st_size:
                 log.unlink()
