@@ -109,13 +109,9 @@ def secret_name(cluster: str, digest: str = "") -> str:
 
 def secret_names(job: Object) -> set[str]:
     """Return the names of the Secrets that the Job of a program needs."""
-    volumes = job["spec"]["template"]["spec"]["volumes"]
-    return {
-        source["secret"]["name"]
-        for volume in volumes
-        if volume["name"] == PROGRAM_VOLUME
-        for source in volume.get("projected", {}).get("sources", ())
-    }
+    volumes = [one for one in job["spec"]["template"]["spec"]["volumes"] if one["name"] == PROGRAM_VOLUME]
+    parts = {part["secret"]["name"] for one in volumes for part in one.get("projected", {}).get("sources", ())}
+    return parts | {one["secret"]["secretName"] for one in volumes if "secret" in one}  # one Secret, once
 
 
 def max_secret_bytes(package: bytes = b"") -> int:

@@ -383,3 +383,14 @@ def test_secrets_that_no_job_needs_any_more_are_deleted() -> None:
         "fieldSelector": "metadata.name=demo-program-old",
     }
     assert api.sent == [("DELETE", "/api/v1/namespaces/ns/secrets", query)]
+
+
+def test_the_one_secret_of_a_job_by_a_former_version_is_found() -> None:
+    script = Job(name="worker", program=Program(("train.py",), "/f"))
+    objects = render.objects(job_file("demo", script, image="tf:1"), "ns", ["demo-program-new"])
+    (job,) = filter(manifests.is_program, objects)
+    assert program_job.secret_names(job) == {"demo-program-new"}
+    (volume,) = (one for one in job["spec"]["template"]["spec"]["volumes"] if one["name"] == "program")
+    volume["secret"] = {"secretName": "demo-program-old"}
+    del volume["projected"]
+    assert program_job.secret_names(job) == {"demo-program-old"}
