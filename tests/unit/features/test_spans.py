@@ -151,6 +151,31 @@ def test_a_part_on_another_thread_belongs_to_the_command(collector: Collector) -
     assert parents(collector.spans)["wait for pod"] == "tfk8s ls"
 
 
+def test_a_part_may_end_on_another_thread(collector: Collector) -> None:
+    errors: list[BaseException] = []
+
+    def lines() -> Iterator[int]:
+        with spans.part("run script"):
+            yield 1
+
+    def close() -> None:
+        try:
+            begun.close()
+        except ValueError as error:
+            errors.append(error)
+
+    with of_command(["run"]) as end:
+        begun = lines()
+        next(begun)
+        thread = threading.Thread(target=close)
+        thread.start()
+        thread.join()
+        end(0)
+    assert errors == []
+    (part,) = (span for span in collector.spans if span.name == "run script")
+    assert attributes(part) == {"error.type": "GeneratorExit"}
+
+
 def test_a_command_has_a_limited_number_of_spans(collector: Collector) -> None:
     with of_command(["submit"]) as end:
         for _ in range(1000):

@@ -120,7 +120,8 @@ class _CommandTrace:
             error_type = type(error).__qualname__  # its text may have what is secret
             raise
         finally:
-            self._current.reset(token)
+            with contextlib.suppress(ValueError):  # a generator that began the part is closed on another thread
+                self._current.reset(token)
             _set_end(span, attributes, error_type)
             span.end()
             self._ended.append(span)
