@@ -146,7 +146,7 @@ def test_clusters_of_several_namespaces(show: Show, are_all: bool) -> None:
     page = window.page
     expect(page.get_by_role("link", name="mnist")).to_have_count(2)
     page.get_by_role("link", name="namespace team-b").click()
-    expect(page.locator("#facts")).to_contain_text("where context kind, namespace team-b")
+    expect(page.locator("#facts")).to_contain_text("where namespace team-b of kind")
     expect(page.locator("#tasks tbody tr")).to_have_count(3)
     expect(page.locator("[aria-current=page]")).to_contain_text("namespace team-b")
     assert page.url.endswith("#kubernetes/team-b/mnist")

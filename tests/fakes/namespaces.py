@@ -28,7 +28,7 @@ class Namespace(FakeBackend):
         self.namespace, self.refusal = namespace, refusal
         self.listed = self.counted = 0
         found = self.statuses["mnist"]
-        self.statuses["mnist"] = replace(found, location=f"context kind, namespace {namespace}")
+        self.statuses["mnist"] = replace(found, location=f"namespace {namespace} of kind", namespace=namespace)
 
     @property
     def shared(self) -> Namespace:  # type: ignore[override]  # it has the one method that the page calls

@@ -34,7 +34,7 @@ class BackendOptions:
 
     def __post_init__(self) -> None:
         """Raise an InvalidInput for an invalid name of a namespace."""
-        if self.namespace and not _NAMESPACE.fullmatch(self.namespace):
+        if self.namespace is not None and not _NAMESPACE.fullmatch(self.namespace):
             raise InvalidInput(
                 f"{quoted(self.namespace)} is not a valid name of a namespace",
                 help='use at most 63 lower-case letters, digits and "-"; `kubectl get namespaces` lists the namespaces',

@@ -144,7 +144,7 @@ class ClusterStatus:
     Attributes:
         name: the cluster's name.
         backend: "local", "kubernetes" or "addresses".
-        location: the folder, or the context and namespace.
+        location: the folder, or the context and namespace, as a text.
         target: the master's address for sessions inside the cluster, "grpc://host:port"; "" without servers.
         master: the task at that address.
         tasks: all tasks, in the job file's order.
@@ -165,6 +165,7 @@ class ClusterStatus:
         way_out: the way to other networks, for clusters on this machine that run; else "".
         python: the path of the tasks' interpreter, for clusters on this machine; else "".
         tensorflow: the version of that interpreter's TensorFlow; else "".
+        namespace: that of Kubernetes; else "".
     """
 
     name: str
@@ -190,6 +191,7 @@ class ClusterStatus:
     way_out: str = ""
     python: str = ""
     tensorflow: str = ""
+    namespace: str = ""
 
     @property
     def interpreter(self) -> str:

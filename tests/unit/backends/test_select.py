@@ -37,7 +37,7 @@ def test_local_or_kubernetes() -> None:
         assert options.is_local({} if variable is None else {"TFK8S_LOCAL": variable}) is local, options
 
 
-NAMESPACES = ["Team", "a/b", "../a", "a_b", "-a", "a" * 64]
+NAMESPACES = ["", "Team", "a/b", "../a", "a_b", "-a", "a" * 64]
 
 
 def test_invalid_namespaces() -> None:

@@ -100,6 +100,7 @@ def read(
         name=cluster.name,
         backend="kubernetes",
         location=f"context {client.context}, namespace {cluster.namespace}",
+        namespace=cluster.namespace,
         target=cluster.target if cluster.has_servers else "",
         master=cluster.master,
         tasks=tuple(_with_listening(client, tasks, by_task, is_listening)),

@@ -103,7 +103,7 @@ class Looks:
 
     def _source_of(self, source: str, status: ClusterStatus) -> str:
         """Return the source by which a page asks for a cluster that another source lists."""
-        return f"{source}/{status.location.rpartition(' ')[2]}" if self._lists_all(source) else source
+        return f"{source}/{status.namespace}" if self._lists_all(source) else source
 
     def _clusters(self, backend: Backend) -> list[ClusterStatus]:
         if self._only is None:

@@ -84,7 +84,9 @@ def test_a_cluster_that_somebody_has_broken_hides_no_other(
         return {"items": items if path.endswith("/statefulsets") else []}
 
     reader: Any = SimpleNamespace(get=get, context="kind")
-    found = [cluster.name for cluster in status.clusters(reader, "ns")]
+    clusters = status.clusters(reader, "ns")
+    assert {cluster.namespace for cluster in clusters} == {"ns"}
+    found = [cluster.name for cluster in clusters]
     if "theirs" not in found:  # some values have no meaning here
         assert 'in namespace "ns" are not as tfk8s makes them: ' in caplog.text
     assert "demo" in found

@@ -61,7 +61,7 @@ def test_namespaces_are_lists_of_their_own(chosen: list[BackendOptions], a: Name
         assert sorted(found[kind]["gpus"] != "" for kind in kinds) == [False, True]  # nodes belong to no namespace
         assert (a.listed, b.listed, a.counted + b.counted) == (1, 1, 1)
         status = stream(page, ["cluster kubernetes/team-b mnist"], {"cluster"})["cluster"]
-        assert status["location"] == "context kind, namespace team-b"
+        assert status["location"] == "namespace team-b of kind"
         assert (a.observers, b.observers) == (0, 1)
         for topic in ("cluster%20kubernetes%20mnist", "cluster%20kubernetes/team-c%20mnist", "cluster%20local%20mnist"):
             assert get(page, f"/{TOKEN}/stream?topic={topic}")[0] == 404
@@ -104,6 +104,8 @@ def test_all_namespaces_are_one_list(
     (("mnist", False, None, ["a", "b"]), {}, '"mnist" may be in several namespaces'),
     (("mnist", False, None, []), {"all_namespaces": True}, '"mnist" may be in several namespaces'),
     ((None, False, None, ["team-a", "B"]), {}, '"B" is not a valid name of a namespace'),
+    ((None, False, None, [""]), {}, '"" is not a valid name of a namespace'),
+    ((None, False, None, ["", "a"]), {}, '"" is not a valid name of a namespace'),
     ((None, False, None, [f"n{number}" for number in range(17)]), {}, "17 namespaces are too many"),
 ])  # fmt: skip
 def test_arguments_that_contradict_each_other(
