@@ -163,6 +163,15 @@ def test_clusters_of_several_namespaces(show: Show, are_all: bool) -> None:
     assert window.problems == []
 
 
+def test_a_list_that_is_limited_to_a_namespace(show: Show) -> None:
+    team = Namespace("team-a")
+    looks = Looks({"kubernetes": AllNamespaces(team, only="team-a")}, of_namespace=lambda _: team)
+    page = show(looks).page
+    expect(page.get_by_role("link", name="mnist")).to_have_count(1)
+    limit = 'you may not list the clusters of all namespaces: these are of namespace "team-a" alone'
+    expect(page.locator("#sources")).to_contain_text(limit)
+
+
 def test_no_cluster(show: Show) -> None:
     window = show(FakeBackend())
     expect(window.page.locator("#empty")).to_have_text(

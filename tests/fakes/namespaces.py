@@ -38,6 +38,9 @@ class Namespace(FakeBackend):
         self.counted += 1
         return "free: node-1 2 of 4 nvidia.com/gpu"
 
+    def only_namespace(self) -> str:
+        return ""
+
     def claims(self) -> list[KeptClaim]:
         return []
 
@@ -52,12 +55,20 @@ class Namespace(FakeBackend):
 
 
 class AllNamespaces(Namespace):
-    """A list of the clusters of other namespaces."""
+    """A list of the clusters of other namespaces.
 
-    def __init__(self, *namespaces: Namespace) -> None:
+    Args:
+        only: the namespace that the list is limited to; "" is no limit.
+    """
+
+    def __init__(self, *namespaces: Namespace, only: str = "") -> None:
         super().__init__("default")
+        self._only = only
         self.namespaces = {one.namespace: one for one in namespaces}
 
     def clusters(self) -> list[ClusterStatus]:
         self.listed += 1
         return [status for one in self.namespaces.values() for status in one.statuses.values()]
+
+    def only_namespace(self) -> str:
+        return self._only

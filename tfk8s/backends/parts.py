@@ -217,6 +217,10 @@ class Shared(Protocol):
         """Return the free GPUs by node, as a text; "" if this user may not list nodes."""
         ...
 
+    def only_namespace(self) -> str:
+        """Return the namespace to which a list of all is limited, as this user may list no others; else ""."""
+        ...
+
     def claims(self) -> list[KeptClaim]:
         """Return the claims that `apply` made, also those of clusters that were removed."""
         ...

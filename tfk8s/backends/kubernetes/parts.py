@@ -14,7 +14,7 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import MERGE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes import free_gpus
-from tfk8s.backends.kubernetes.workloads import bad_nodes, program_jobs, task_files, task_pods
+from tfk8s.backends.kubernetes.workloads import bad_nodes, deployed, program_jobs, task_files, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.stacks import Stacks
 from tfk8s.backends.usage import Usage
@@ -193,6 +193,10 @@ class SharedNamespace:
         with contextlib.suppress(ApiError):
             return free_gpus.describe(self._client, self._namespace or self._client.namespace)
         return ""
+
+    def only_namespace(self) -> str:
+        """Return the namespace of `clusters` if the user may list no others; "" if all are listed, or one is named."""
+        return "" if self._namespace or deployed.may_list_all(self._client) else self._client.namespace
 
     def note_bad_places(self, name: str, pods: Sequence[str]) -> bool:
         """Note at pods that they lack their GPUs, so that the next start of their tasks avoids their nodes."""

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from tfk8s import api
+from tfk8s.backends.parts import Shared
 from tfk8s.backends.protocol import Backend
 from tfk8s.cli import json_output
 from tfk8s.core.script import LogOptions
@@ -87,13 +88,14 @@ class Looks:
 
     def _send_clusters(self, topic: Topic, source: str, backend: Backend) -> None:
         """Send the clusters of a source, and from the first one that answers the free GPUs of the nodes."""
-        found, problem = list[json_output.Document](), ""
+        found, problem, note = list[json_output.Document](), "", ""
         try:
             found = [_summary(self._source_of(source, status), status) for status in self._clusters(backend)]
+            note = _limit(backend.shared) if backend.shared and self._lists_all(source) else ""
         except Tfk8sError as error:
             problem = str(error)
         gpus = backend.shared.free_gpus() if backend.shared and self._is_first(source, problem) else ""
-        topic.send(f"clusters {source}", {"clusters": found, "problem": problem, "gpus": gpus})
+        topic.send(f"clusters {source}", {"clusters": found, "problem": problem, "note": note, "gpus": gpus})
 
     def _is_first(self, source: str, problem: str) -> bool:
         """Return whether a source of Kubernetes has answered, and before the others that answer."""
@@ -117,6 +119,12 @@ class Looks:
         show = api.feature("history").show()
         rows = api.history(self._only, _HISTORY)
         topic.send("history", [{**show.document(row), "timeline": _has_timeline(row.id)} for row in rows])
+
+
+def _limit(shared: Shared) -> str:
+    """Return what limits a list of all namespaces, for people; "" if nothing does."""
+    only = shared.only_namespace()
+    return only and f'you may not list the clusters of all namespaces: these are of namespace "{only}" alone'
 
 
 def _has_timeline(entry: str) -> bool:

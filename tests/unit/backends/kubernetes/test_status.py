@@ -13,6 +13,7 @@ from tfk8s import render
 from tfk8s.backends.kubernetes import status
 from tfk8s.backends.kubernetes.api_server import errors
 from tfk8s.backends.kubernetes.api_server.streams import reaching
+from tfk8s.backends.kubernetes.parts import SharedNamespace
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.core.spec import Job, Task
 from tfk8s.core.status import Phase, TaskStatus
@@ -90,6 +91,25 @@ def test_a_cluster_that_somebody_has_broken_hides_no_other(
     if "theirs" not in found:  # some values have no meaning here
         assert 'in namespace "ns" are not as tfk8s makes them: ' in caplog.text
     assert "demo" in found
+
+
+@pytest.mark.parametrize(
+    ("namespace", "refused", "only"),
+    [(None, "", ""), (None, "/apis/apps/v1/statefulsets", "ns"), (None, "/apis/batch/v1/jobs", "ns"), ("team", "", "")],
+)
+def test_a_list_of_all_namespaces_that_has_one_alone(namespace: str | None, refused: str, only: str) -> None:
+    asked: list[str] = []
+
+    def get(path: str, query: dict[str, Any]) -> dict[str, Any]:
+        asked.append(path)
+        assert query["limit"] == 1
+        if path == refused:
+            raise errors.from_response(403, b"{}", "kind")
+        return {"items": []}
+
+    client: Any = SimpleNamespace(get=get, context="kind", namespace="ns")
+    assert SharedNamespace(client, namespace, str).only_namespace() == only
+    assert (len(asked) > 0) is (namespace is None)
 
 
 REFUSALS = ((500, 'container not found ("server")'), (400, "container server is not available"), (404, "not found"))

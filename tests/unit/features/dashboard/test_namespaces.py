@@ -18,6 +18,7 @@ from tfk8s.sessions.forward import listen
 from tfk8s.testing import FakeBackend
 from unit.features.dashboard.test_site import TOKEN, get, stream
 
+ONLY = 'you may not list the clusters of all namespaces: these are of namespace "team-a" alone'
 FORBIDDEN = 'you may not list StatefulSets in namespace "team-b"'
 
 
@@ -73,7 +74,7 @@ def test_a_forbidden_namespace_is_one_line_and_breaks_no_other(a: Namespace) -> 
     with Dashboard(Looks(sources), listen(0), TOKEN) as page:
         found = stream(page, ["overview"], kinds)
     refused, shown = found["clusters kubernetes/team-b"], found["clusters kubernetes/team-a"]
-    assert refused == {"clusters": [], "problem": FORBIDDEN, "gpus": ""}
+    assert refused == {"clusters": [], "problem": FORBIDDEN, "note": "", "gpus": ""}
     assert (places({"one": shown}), shown["problem"]) == ([("kubernetes/team-a", "mnist")], "")
     assert shown["gpus"] == "free: node-1 2 of 4 nvidia.com/gpu"
 
@@ -95,6 +96,15 @@ def test_all_namespaces_are_one_list(
         assert get(page, f"/{TOKEN}/stream?topic=cluster%20kubernetes%20mnist")[0] == 404
         status, text = get(page, f"/{TOKEN}/stream?topic=cluster%20kubernetes/..%20mnist")
         assert (status, text) == (404, 'tfk8s: ".." is not a valid name of a namespace\n')
+
+
+@pytest.mark.parametrize(("only", "note"), [("", ""), ("team-a", ONLY)])
+def test_a_list_that_should_be_of_all_namespaces_says_that_it_is_not(a: Namespace, only: str, note: str) -> None:
+    looks = Looks({"kubernetes": AllNamespaces(a, only=only)}, of_namespace=lambda _: a)
+    with Dashboard(looks, listen(0), TOKEN) as page:
+        shown = stream(page, ["overview"], {"clusters kubernetes"})["clusters kubernetes"]
+    assert (places({"one": shown}), shown["problem"]) == ([("kubernetes/team-a", "mnist")], "")
+    assert shown["note"] == note
 
 
 @pytest.mark.parametrize(("arguments", "keywords", "message"), [

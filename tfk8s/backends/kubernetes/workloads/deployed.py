@@ -26,6 +26,7 @@ from tfk8s.log import log
 from tfk8s.render import manifests, pods
 from tfk8s.render.pods import Object
 
+_KINDS = ("StatefulSet", "Job")  # that clusters are found by
 _WARM = {text: warm for warm, text in manifests.WARM_VALUES.items()}
 
 
@@ -246,6 +247,18 @@ def _list_all(client: Reader, namespace: str) -> list[Object]:
     return _list_in(client, namespace)
 
 
+def may_list_all(client: Reader) -> bool:
+    """Return whether the user may list the clusters of all namespaces."""
+    try:
+        for kind in _KINDS:
+            client.get(paths.collection(kind, None), {**paths.labelled({manifests.NAME: "tfk8s"}), "limit": 1})
+    except ApiError as error:
+        if error.code != 403:
+            raise
+        return False
+    return True
+
+
 def _list_in(client: Reader, namespace: str | None) -> list[Object]:
     query = paths.labelled({manifests.NAME: "tfk8s"})
-    return [item for kind in ("StatefulSet", "Job") for item in items_of(client, kind, namespace, query)]
+    return [item for kind in _KINDS for item in items_of(client, kind, namespace, query)]

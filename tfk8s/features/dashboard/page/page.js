@@ -141,7 +141,7 @@ function showClusters() {
   }));
   [...list.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
   const texts = [state.problem];
-  for (const [source, { problem: text, gpus }] of state.lists) texts.push(text && `${source}: ${text}`, gpus);
+  for (const [source, { problem: text, note, gpus }] of state.lists) texts.push(text && `${source}: ${text}`, note, gpus);
   setText("sources", texts.filter(Boolean).join("\n"));
   const none = !clusters.length && ![...state.lists.values()].some((list) => list.problem);
   by("empty").hidden = !state.lists.size || Boolean(state.place);
