@@ -1,13 +1,14 @@
-"""The record of a cluster in a claim: its own Job writes it while nobody's machine is on, and a colleague reads it."""
+"""The record of a cluster in a claim: a Job writes it while nobody's machine is on, and a colleague reads it."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from kube_api import KubeApi
-from on_cluster import IMAGE, make_claim, make_job, make_job_file, until_gone
+from on_cluster import IMAGE, left, make_claim, make_job, make_job_file, until_gone
 
 from tfk8s import api, polling
 from tfk8s.backends.kubernetes.api_server import paths
@@ -53,14 +54,23 @@ def colleague(team: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
     return read
 
 
-def keeper(client: KubeApi, team: str, name: str) -> list[str]:
-    """Return the pods of the cluster's own Job that run."""
+def writers(client: KubeApi, team: str, name: str) -> list[str]:
+    """Return the pods that write the record of a cluster, and run."""
     selector = f"app.kubernetes.io/instance={name},app.kubernetes.io/component={COMPONENT}"
     pods = client.get(paths.collection("Pod", team), {"labelSelector": selector})["items"]
     return [
         pod["metadata"]["name"] for pod in pods
         if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
+        and "persistentVolumeClaim" in str(pod["spec"])
     ]  # fmt: skip
+
+
+def problem(backend: KubernetesBackend, name: str) -> str:
+    """Return what keeps the record of a cluster from being written, as its status says."""
+    record = backend.observe(name).record
+    assert record
+    assert record.place == f"claim {CLAIM}"
+    return record.problem
 
 
 def test_a_colleague_reads_commands_tasks_logs_and_the_end(
@@ -75,9 +85,9 @@ def test_a_colleague_reads_commands_tasks_logs_and_the_end(
     arguments = ("--api-token", SECRET, f"https://ada:{SECRET}@example.com/data")
     run = cluster.start(Script(path=tmp_path / "script.py", arguments=arguments))
     polling.wait_until(lambda: cluster.status().scripts[-1].exit_code == 0, "the script to end", 120)
-    (first,) = polling.wait_until(lambda: keeper(client, team, "told"), "the pod that writes", 60)
+    (first,) = polling.wait_until(lambda: writers(client, team, "told"), "the pod that writes", 60)
     client.send("DELETE", f"{paths.collection('Pod', team)}/{first}", {"gracePeriodSeconds": 0})  # as a kill -9
-    polling.wait_until(lambda: set(keeper(client, team, "told")) - {first}, "its successor", 120)
+    polling.wait_until(lambda: set(writers(client, team, "told")) - {first}, "its successor", 120)
     cluster.down()
 
     past = colleague("told")
@@ -113,7 +123,7 @@ def test_the_end_by_a_limit_stays_although_no_machine_is_on(
 
 def test_objects_that_others_delete_have_an_end(client: KubeApi, team: str, colleague: Callable[[str], Past]) -> None:
     KubernetesBackend(namespace=team).apply(make_job_file("cut", make_job(tasks=1)))
-    polling.wait_until(lambda: keeper(client, team, "cut"), "the pod that writes", 120)
+    polling.wait_until(lambda: writers(client, team, "cut"), "the pod that writes", 120)
     query = {"labelSelector": "app.kubernetes.io/instance=cut", "propagationPolicy": "Background"}
     polling.wait_until(lambda: colleague("cut").read().tasks, "the first look", 60)
     for kind in (
@@ -126,7 +136,7 @@ def test_objects_that_others_delete_have_an_end(client: KubeApi, team: str, coll
         "Service",
     ):
         client.send("DELETE", paths.collection(kind, team), query)
-    polling.wait_until(lambda: not keeper(client, team, "cut"), "the pod to end", 60)
+    polling.wait_until(lambda: not writers(client, team, "cut"), "the pod to end", 60)
     polling.wait_until(lambda: colleague("cut").read().row.state != OPEN, "the end in the record", 60)
     row = colleague("cut").read().row
     ends = {(ENDED, REMOVED_BY_OTHERS), (LOST, LOST_RIGHTS)}  # as the ConfigMap or the ServiceAccount is seen to go
@@ -141,9 +151,41 @@ def test_a_claim_that_can_not_be_written_costs_no_limit(
     make_claim(client, namespace, CLAIM, is_open=False)
     backend = KubernetesBackend(namespace=namespace)
     backend.apply(make_job_file("shut", make_job(), max_duration=25, history=SharedHistory(claim=CLAIM)))
-    (pod,) = polling.wait_until(lambda: keeper(client, namespace, "shut"), "the pod that keeps the limit", 120)
-    log = f"{paths.collection('Pod', namespace)}/{pod}/log"
-    told = polling.wait_until(lambda: client.text(log), "what the pod says", 60)
-    assert "keeping cluster" in told
+    polling.wait_until(lambda: problem(backend, "shut") == "Permission denied", "the reason", 60)
 
     until_gone(backend, "shut")
+
+
+def test_a_claim_that_can_not_be_mounted_costs_no_limit(
+    client: KubeApi, make_namespace: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    namespace = make_namespace()
+    volume = f"/api/v1/persistentvolumes/{namespace}"
+    gone = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["a-node-that-is-gone"]}
+    spec = {
+        "capacity": {"storage": "256Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": namespace,
+        "local": {"path": "/mnt"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [gone]}]}},
+    }  # fmt: skip
+    body = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": namespace}, "spec": spec}
+    client.send("POST", "/api/v1/persistentvolumes", body=body)
+    try:
+        make_claim(client, namespace, CLAIM, is_open=False, storage_class=namespace)
+        backend = KubernetesBackend(namespace=namespace)
+        backend.apply(make_job_file("stuck", make_job(), max_duration=40, history=SharedHistory(claim=CLAIM)))
+        polling.wait_until(lambda: problem(backend, "stuck"), "the reason", 30)
+        assert "node" in problem(backend, "stuck")
+        assert backend.observe("stuck").limits_problem == ""
+
+        until_gone(backend, "stuck", 120)
+        kinds = lambda: {one.partition(" ")[0] for one in left(client, namespace, "stuck")}  # noqa: E731
+        polling.wait_until(lambda: kinds() <= {"Job", "Pod"}, "all but the Job of the limits to go", 60)
+        assert len(client.get(paths.collection("Job", namespace))["items"]) == 1
+
+        backend.apply(make_job_file("still", make_job(), history=SharedHistory(claim=CLAIM)))
+        begin = time.monotonic()
+        Cluster(backend, "still").down()
+        assert time.monotonic() - begin < 60
+        assert left(client, namespace, "still") == []
+    finally:
+        client.send("DELETE", volume)

@@ -54,12 +54,13 @@ def status(
         tfk8s status mnist@3
 
     JSON: name, backend, location, phase, exit_code (of the run of programs), reason, target, master, created,
-    removed_at, idle, idle_suspend, lease, idle_since, limits_problem, suspended (since, by, idle), gang ("PodGroup",
-    "Kueue" or ""), isolation, way_out, python (the interpreter's path), tensorflow (its version), requests (cpu,
-    memory, gpus), cost (amount, currency; null without rates), and tasks, each with task, job, index, phase, address,
-    where, restarts, exit_code, since, progress (step, total, rate, remaining, metrics), reason; and scripts, each
-    with script, phase, exit_code, command, where, since, progress, reason; and stragglers, each with task, job,
-    index, rate (steps in a second), and the median of its job; and bad_nodes, each with task, job, index, node, reason.
+    removed_at, idle, idle_suspend, lease, idle_since, limits_problem, history (place, problem), suspended (since, by,
+    idle), gang ("PodGroup", "Kueue" or ""), isolation, way_out, python (the interpreter's path), tensorflow (its
+    version), requests (cpu, memory, gpus), cost (amount, currency; null without rates), and tasks, each with task, job,
+    index, phase, address, where, restarts, exit_code, since, progress (step, total, rate, remaining, metrics), reason;
+    and scripts, each with script, phase, exit_code, command, where, since, progress, reason; and stragglers, each with
+    task, job, index, rate (steps in a second), and the median of its job; and bad_nodes, each with task, job, index,
+    node, reason.
     """
     if name is not None and (entry := past(name)):
         _show_past(entry, output, watch=watch)
@@ -172,10 +173,9 @@ def _show(cluster: ClusterStatus, output: str | None) -> None:
     notes = [*(f"slow: {one}" for one in cluster.stragglers), *(f"bad node {one}" for one in cluster.bad_nodes)]
     if notes:
         say("\n" + "\n".join(notes))
-    if cluster.gang:
-        say(f"\ngang: {cluster.gang}")
-    if cluster.interpreter:
-        say(f"\npython: {cluster.interpreter}")
+    for title, text in (("gang", cluster.gang), ("history", cluster.record), ("python", cluster.interpreter)):
+        if text:
+            say(f"\n{title}: {text}")
     if cluster.isolation:
         say(f"isolation: {cluster.isolation}")
     if cluster.way_out:
@@ -205,7 +205,7 @@ def _limits(cluster: ClusterStatus) -> str:
     if cluster.limits_problem:
         limits = [name for name, limit in cluster.limits._asdict().items() if limit is not None]
         limits = list(dict.fromkeys("idle" if name == "suspend" else name for name in limits))
-        names = limits or ["drain: idle or the shared history"]  # the same Job keeps them
+        names = limits or ["drain: idle"]  # the same Job keeps them
         return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not kept: {cluster.limits_problem}"
     if cluster.removed_at is not None and cluster.removed_at <= time.time():
         return f"tfk8s has not removed the cluster yet: max_duration ended at {moment(cluster.removed_at)}"

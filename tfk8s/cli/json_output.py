@@ -52,6 +52,7 @@ def cluster(status: ClusterStatus) -> Document:
         "lease": status.limits.lease,
         "idle_since": moment(status.idle_since),
         "limits_problem": status.limits_problem,
+        "history": status.record and status.record._asdict(),
         "gang": status.gang,
         "isolation": status.isolation,
         "way_out": status.way_out,

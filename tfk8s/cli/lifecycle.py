@@ -73,7 +73,12 @@ def up(
         f'cluster "{cluster.name}" {state}' if cluster.changed else f'cluster "{cluster.name}" {state}: nothing changed'
     )
     status = cluster.status()
-    facts = {"python": status.interpreter, "isolation": status.isolation, "way out": status.way_out}
+    facts = {
+        "history": status.record,
+        "python": status.interpreter,
+        "isolation": status.isolation,
+        "way out": status.way_out,
+    }
     for fact in (f"{name}: {text}" for name, text in facts.items() if text):
         note(fact)
     if program_jobs(spec):

@@ -56,6 +56,11 @@ def watches_use(job_file: JobFile) -> bool:
     return job_file.idle is not None or bool(drained_while_idle(job_file))
 
 
-def has_keeper(job_file: JobFile) -> bool:
-    """Return whether the cluster has a Job of its own: for limits, disruption budgets, or a shared history."""
-    return any(job_file.limits) or watches_use(job_file) or job_file.history is not None
+def keeps_limits(job_file: JobFile) -> bool:
+    """Return whether the cluster has a Job for its limits or its disruption budgets."""
+    return any(job_file.limits) or watches_use(job_file)
+
+
+def has_own_jobs(job_file: JobFile) -> bool:
+    """Return whether the cluster has Jobs of its own: for limits and disruption budgets, or for a shared history."""
+    return keeps_limits(job_file) or job_file.history is not None

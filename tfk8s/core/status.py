@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tfk8s.core import programs, roles
+from tfk8s.core.history.shared import RecordStatus
 from tfk8s.core.lifetime import NO_LIMITS, Limits, Suspension
 from tfk8s.core.output.task_notes import BadNode, Straggler
 from tfk8s.core.progress import StepProgress
@@ -156,6 +157,7 @@ class ClusterStatus:
         billed: what tasks on Kubernetes request, under the names that rates have.
         limits: the times after which tfk8s removes the cluster.
         limits_problem: the reason why nothing removes the cluster at its limits; else "".
+        record: in a shared history; None without.
         variables: the environment variables of the master, for scripts on another machine.
         idle_since: the end of the last session and script, in seconds since the epoch; None if unknown.
         success: the tasks whose programs' ends with code 0 are the run's success; empty without programs.
@@ -182,6 +184,7 @@ class ClusterStatus:
     billed: Resources = NOTHING
     limits: Limits = NO_LIMITS
     limits_problem: str = ""
+    record: RecordStatus | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     idle_since: float | None = None
     success: tuple[Task, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfk8s.core.job_kinds import has_keeper
+from tfk8s.core.job_kinds import has_own_jobs
 from tfk8s.core.spec import JobFile
 from tfk8s.core.storage import claims
 from tfk8s.errors import InvalidInput
@@ -31,7 +31,7 @@ def objects(job_file: JobFile, namespace: str | None = None, program_secrets: Se
     """
     _require_pods(job_file)
     made = manifests.render(job_file, package_files.zip_of_tasks(), namespace, program_secrets)
-    return lifetime.add(job_file, made) if has_keeper(job_file) else made
+    return lifetime.add(job_file, made) if has_own_jobs(job_file) else made
 
 
 def _require_pods(job_file: JobFile) -> None:

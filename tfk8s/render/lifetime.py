@@ -1,20 +1,21 @@
 """The objects that keep a cluster's limits: a Job, and a ServiceAccount that may remove this cluster alone.
 
-With `drain: idle`, the Job also opens and closes the cluster's disruption budgets. With `history`, it keeps the
-cluster's record in a claim or a bucket.
+With `drain: idle`, the Job also opens and closes the cluster's disruption budgets. With `history`, another Job of the
+same ServiceAccount keeps the cluster's record in a claim or a bucket: one that can't be mounted or reached keeps no
+limit from being kept.
 
-The Job's pod is made from the master's, as the pods of scripts are: it has the master's image and node settings.
+The Jobs' pods are made from the master's, as the pods of scripts are: they have the master's image and node settings.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tfk8s.core import job_kinds, naming
 from tfk8s.core.history.shared import MOUNT_PATH
 from tfk8s.core.job_kinds import program_jobs
-from tfk8s.core.lifetime import queue_workload, removable_objects
+from tfk8s.core.lifetime import RECORD_GRACE, queue_workload, removable_objects
 from tfk8s.core.spec import JobFile
 from tfk8s.render import manifests, other_pods, pod_volumes, pods, record_place, script_job
 from tfk8s.render.pods import Object
@@ -25,7 +26,6 @@ IDLE = "tfk8s.dev/idle"
 LEASE = "tfk8s.dev/lease"
 SUSPEND = "tfk8s.dev/idle-suspend"
 
-RECORD_GRACE = 30  # seconds for the last look, which `task.lifetime.record` ends after 20
 _HISTORY = "history"  # the name of the volume
 _CREDENTIALS_FOLDER = "/var/run/secrets/tfk8s"
 _REQUESTS = {"cpu": "10m", "memory": "32Mi"}
@@ -46,13 +46,13 @@ _VARIABLES = ("TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_ACTIVITY_PORT")
 
 
 def add(job_file: JobFile, objects: Sequence[Object]) -> list[Object]:
-    """Return a cluster's objects together with those that remove the cluster at its limits.
+    """Return a cluster's objects together with those that remove the cluster at its limits, and keep its record.
 
-    The ServiceAccount and its rights come first: without them, nothing should be created. The Job is the last.
+    The ServiceAccount and its rights come first: without them, nothing should be created. The Jobs are the last.
 
     Args:
-        job_file: the cluster, which `job_kinds.has_keeper`.
-        objects: the objects of `manifests.render`, which get a rule for the Job's pod.
+        job_file: the cluster, which `job_kinds.has_own_jobs`.
+        objects: the objects of `manifests.render`, which get a rule for the pod of the limits.
     """
     master = naming.stateful_set(job_file.name, job_file.master)
     workloads = (item for item in objects if item["kind"] in ("StatefulSet", "Job"))
@@ -61,13 +61,15 @@ def add(job_file: JobFile, objects: Sequence[Object]) -> list[Object]:
         policy = next(item for item in objects if item["kind"] == "NetworkPolicy")
         port = manifests.port_rule(pods.activity_port(job_file))
         policy["spec"]["ingress"].append({"from": [_own_pod(job_file)], "ports": [port]})
-    job = _job(job_file, template)
-    role = _role(job_file, job["metadata"]["name"])
+    record = _record_job(job_file, template) if job_file.history else None
+    limits = _limits_job(job_file, template, record) if job_kinds.keeps_limits(job_file) else None
+    jobs = [*filter(None, (record, limits))]
+    role = _role(job_file, record, limits)
     rights = [_account(job_file), role, _role_binding(job_file), _network_policy(job_file)]
     if namespace := objects[0]["metadata"].get("namespace"):
-        for item in (*rights, job):
+        for item in (*rights, *jobs):
             item["metadata"]["namespace"] = namespace
-    return [*rights, *objects, job]
+    return [*rights, *objects, *jobs]
 
 
 def _labels(job_file: JobFile) -> dict[str, str]:
@@ -86,7 +88,7 @@ def _account(job_file: JobFile) -> Object:
     return _object("ServiceAccount", "v1", job_file) | {"automountServiceAccountToken": False}
 
 
-def _role(job_file: JobFile, own_job: str) -> Object:
+def _role(job_file: JobFile, record: Object | None, limits: Object | None) -> Object:
     names: dict[tuple[str, str], list[str]] = {}
     for item in removable_objects(job_file.name, _servers(job_file), _programs(job_file), gang=bool(job_file.gang)):
         names.setdefault((item.group, item.resource), []).append(item.name)
@@ -102,9 +104,15 @@ def _role(job_file: JobFile, own_job: str) -> Object:
                 "verbs": ["patch"],
             }
         )  # fmt: skip
-    if job_file.limits.suspend is not None:
-        rules += _rights_to_suspend(job_file, own_job)
-    if job_file.history:
+    if limits and job_file.limits.suspend is not None:
+        rules += _rights_to_suspend(job_file, limits["metadata"]["name"])
+    if record and limits:
+        own, account = record["metadata"]["name"], naming.lifetime(job_file.name)
+        rules += [
+            {"apiGroups": ["batch"], "resources": ["jobs"], "resourceNames": [own], "verbs": ["get", "delete"]},
+            {"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": [account], "verbs": ["patch"]},
+        ]
+    if record:
         rules += [
             {"apiGroups": [""], "resources": ["events", "pods"], "verbs": ["list"]},
             {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
@@ -166,16 +174,47 @@ def _network_policy(job_file: JobFile) -> Object:
     }
 
 
-def _job(job_file: JobFile, master: Object) -> Object:
-    metadata = other_pods.metadata(master, _labels(job_file))
-    if metadata.get("annotations", {}).pop(pod_volumes.BUCKET_ANNOTATION, None) and not metadata["annotations"]:
-        del metadata["annotations"]
-    template = {"metadata": metadata, "spec": _pod(job_file, master["spec"])}
-    job = manifests.new_object("Job", "batch/v1", job_name(job_file.name, template), job_file.name, COMPONENT)
+def _record_job(job_file: JobFile, master: Object) -> Object:
+    history = job_file.history
+    assert history
+    template = _template(job_file, master, _variables(job_file) | record_place.variables(history))
+    spec = template["spec"]
+    spec["terminationGracePeriodSeconds"] = RECORD_GRACE
+    spec["volumes"].append({"name": _HISTORY, **record_place.volume(history)})
+    container = spec["containers"][0]
+    container["volumeMounts"].append({"name": _HISTORY, "mountPath": MOUNT_PATH})
+    container["env"] += record_place.keys(history)
+    return _job(job_file, template)
+
+
+def _limits_job(job_file: JobFile, master: Object, record: Object | None) -> Object:
+    values = _variables(job_file) | {
+        "TFK8S_DRAIN": ",".join(_drained(job_file)) or None, "TFK8S_IDLE": job_file.limits.idle,
+        "TFK8S_LEASE": job_file.lease, "TFK8S_MAX_DURATION": job_file.max_duration,
+        "TFK8S_QUEUE": None if job_file.limits.suspend is None else job_file.queue,
+        "TFK8S_RECORD_JOB": record and record["metadata"]["name"], "TFK8S_SUSPEND": job_file.limits.suspend,
+    }  # fmt: skip
+    template = _template(job_file, master, values)
+    if job_file.limits.suspend is not None:
+        template["spec"]["containers"][0]["env"].append(_OWN_JOB)
+    job = _job(job_file, template)
     limits = {MAX_DURATION: job_file.max_duration, IDLE: job_file.limits.idle, LEASE: job_file.lease,
               SUSPEND: job_file.limits.suspend}  # fmt: skip
     if annotations := {key: str(value) for key, value in limits.items() if value is not None}:
         job["metadata"]["annotations"] = annotations
+    return job
+
+
+def _variables(job_file: JobFile) -> dict[str, object]:
+    """Return the variables that tell the pod of either Job the cluster's objects."""
+    return {
+        "TFK8S_GANG": "1" if job_file.gang else None, "TFK8S_PROGRAMS": ",".join(_programs(job_file)) or None,
+        "TFK8S_SERVERS": ",".join(_servers(job_file)) or None,
+    }  # fmt: skip
+
+
+def _job(job_file: JobFile, template: Object) -> Object:
+    job = manifests.new_object("Job", "batch/v1", job_name(job_file.name, template), job_file.name, COMPONENT)
     job["spec"] = {
         "backoffLimit": _MAX_RETRIES,
         "ttlSecondsAfterFinished": job_file.ttl,
@@ -185,7 +224,7 @@ def _job(job_file: JobFile, master: Object) -> Object:
 
 
 def job_name(cluster: str, template: Object) -> str:
-    """Return the name of the Job. Another pod template gets another Job, because a Job's can't be changed."""
+    """Return the name of a Job. Another pod template gets another Job, because a Job's can't be changed."""
     import hashlib  # both imports take 10 ms, and few clusters have limits
     import json
 
@@ -201,12 +240,16 @@ def _name_prefix(cluster: str) -> str:
 
 
 def is_job_name(cluster: str, name: str) -> bool:
-    """Return whether a name is that of the cluster's Job, or of the Job's pod."""
+    """Return whether a name is that of one of the cluster's own Jobs, or of such a Job's pod."""
     return re.fullmatch(rf"{_name_prefix(cluster)}[0-9a-f]{{8}}(-\w+)?", name) is not None
 
 
-def _pod(job_file: JobFile, master: Object) -> Object:
-    spec = {key: value for key, value in other_pods.spec(master).items() if key not in _OF_OTHERS}
+def _template(job_file: JobFile, master: Object, values: Mapping[str, object]) -> Object:
+    """Return the pod template of a Job whose program gets these variables."""
+    metadata = other_pods.metadata(master, _labels(job_file))
+    if metadata.get("annotations", {}).pop(pod_volumes.BUCKET_ANNOTATION, None) and not metadata["annotations"]:
+        del metadata["annotations"]
+    spec = {key: value for key, value in other_pods.spec(master["spec"]).items() if key not in _OF_OTHERS}
     credentials = {
         "name": "credentials",
         "projected": {
@@ -216,31 +259,16 @@ def _pod(job_file: JobFile, master: Object) -> Object:
             ]
         },
     }
-    history = job_file.history
-    return spec | {
-        **({"terminationGracePeriodSeconds": RECORD_GRACE} if history else {}),
+    pod = {
         "restartPolicy": "OnFailure",
         "serviceAccountName": naming.lifetime(job_file.name),
-        "containers": [_container(job_file, spec["containers"][0])],
-        "volumes": [
-            next(volume for volume in spec["volumes"] if volume["name"] == "tfk8s"),
-            credentials,
-            *([{"name": _HISTORY, **record_place.volume(history)}] if history else ()),
-        ],
+        "containers": [_container(job_file, spec["containers"][0], values)],
+        "volumes": [next(volume for volume in spec["volumes"] if volume["name"] == "tfk8s"), credentials],
     }
+    return {"metadata": metadata, "spec": spec | pod}
 
 
-def _container(job_file: JobFile, master: Object) -> Object:
-    values = {
-        "TFK8S_DRAIN": ",".join(_drained(job_file)) or None, "TFK8S_GANG": "1" if job_file.gang else None,
-        **record_place.variables(job_file.history),
-        "TFK8S_IDLE": job_file.limits.idle, "TFK8S_LEASE": job_file.lease,
-        "TFK8S_MAX_DURATION": job_file.max_duration,
-        "TFK8S_QUEUE": None if job_file.limits.suspend is None else job_file.queue,
-        "TFK8S_SUSPEND": job_file.limits.suspend,
-        "TFK8S_SERVERS": ",".join(_servers(job_file)) or None,
-        "TFK8S_PROGRAMS": ",".join(_programs(job_file)) or None,
-    }  # fmt: skip
+def _container(job_file: JobFile, master: Object, values: Mapping[str, object]) -> Object:
     storage = pods.storage(job_file.queue)
     return {
         "name": naming.LIFETIME_CONTAINER,
@@ -249,15 +277,12 @@ def _container(job_file: JobFile, master: Object) -> Object:
         "env": [
             {"name": "PYTHONPATH", "value": pod_volumes.python_path()},
             *(variable for variable in master["env"] if variable["name"] in _VARIABLES),
-            *({"name": name, "value": str(value)} for name, value in values.items() if value is not None),
-            *([] if job_file.limits.suspend is None else [_OWN_JOB]),
-            *record_place.keys(job_file.history),
+            *({"name": name, "value": str(value)} for name, value in sorted(values.items()) if value is not None),
         ],
         "resources": {"requests": _REQUESTS | storage["requests"], "limits": _LIMITS | storage["limits"]},
         "securityContext": master["securityContext"],
         "volumeMounts": [
             next(mount for mount in master["volumeMounts"] if mount["name"] == "tfk8s"),
             {"name": "credentials", "mountPath": _CREDENTIALS_FOLDER, "readOnly": True},
-            *([{"name": _HISTORY, "mountPath": MOUNT_PATH}] if job_file.history else ()),
         ],
     }

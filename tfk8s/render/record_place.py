@@ -23,18 +23,16 @@ def volume(history: SharedHistory) -> Object:
     return {"persistentVolumeClaim": {"claimName": history.claim}} if history.claim else {"emptyDir": {}}
 
 
-def variables(history: SharedHistory | None) -> dict[str, str]:
-    """Return the variables that name the place; none without a history."""
-    if history is None:
-        return {}
+def variables(history: SharedHistory) -> dict[str, str]:
+    """Return the variables that name the place."""
     kept = WITH_LOGS if history.logs else WITHOUT_LOGS
     named = {"TFK8S_BUCKET": history.bucket, "TFK8S_ENDPOINT": history.endpoint, "TFK8S_HISTORY": kept}
     return {name: value for name, value in named.items() if value}
 
 
-def keys(history: SharedHistory | None) -> list[Object]:
+def keys(history: SharedHistory) -> list[Object]:
     """Return the variables with the keys of a Secret. One that is missing keeps no pod from its start."""
-    if history is None or not history.secret:
+    if not history.secret:
         return []
     source = {"name": history.secret, "optional": True}
     return [{"name": name, "valueFrom": {"secretKeyRef": {**source, "key": name}}} for name in _KEYS]

@@ -14,6 +14,7 @@ from fakes.terminal import Terminal
 from job_files import job_file
 
 from tfk8s.cli import output, start_progress
+from tfk8s.core.history.shared import RecordStatus
 from tfk8s.core.lifetime import Limits
 from tfk8s.core.output.task_notes import BadNode
 from tfk8s.core.progress import StepProgress
@@ -61,6 +62,7 @@ DOCUMENT = {
     "idle_since": None,
     "lease": None,
     "limits_problem": "",
+    "history": None,
     "gang": "",
     "isolation": "",
     "way_out": "",
@@ -151,7 +153,7 @@ def test_status_says_when_the_cluster_is_suspended_and_removed(
         (Limits(300, 1800), "", "tfk8s has not removed the cluster yet: max_duration ended at 2023-11-14T22:18:20Z"),
         (Limits(300, None), "Job a has no pod: why", "max_duration is not kept: Job a has no pod: why"),
         (Limits(None, None, 900), "Job a has no pod: why", "lease is not kept: Job a has no pod: why"),
-        (Limits(None, None), "Job a: why", "drain: idle or the shared history is not kept: Job a: why"),
+        (Limits(None, None), "Job a: why", "drain: idle is not kept: Job a: why"),
         (Limits(None, 60, None, 30), "Job a has no pod: why", "idle is not kept: Job a has no pod: why"),
         (Limits(3600, 60), "Job a has no pod: why", "max_duration and idle are not kept: Job a has no pod: why"),
     ],
@@ -167,6 +169,16 @@ def test_status_promises_no_end_that_is_past_or_that_nothing_brings(
 def test_status_says_who_starts_the_tasks_together(run: Run, backend: FakeBackend) -> None:
     backend.updates = [lambda status: dataclasses.replace(status, gang="PodGroup")] * 2
     assert run("status", "mnist")[1].endswith("\n\ngang: PodGroup\n")
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"), [("", ""), ("No space left on device", "; it is not written: No space left on device")]
+)
+def test_status_says_where_the_record_is(run: Run, backend: FakeBackend, problem: str, words: str) -> None:
+    record = RecordStatus("claim past", problem)
+    backend.updates = [lambda status: dataclasses.replace(status, record=record)] * 4
+    assert run("status", "mnist")[1].endswith(f"\n\nhistory: claim past{words}\n")
+    assert json.loads(run("status", "mnist", "-o", "json")[1])["history"] == {"place": "claim past", "problem": problem}
 
 
 def test_status_shows_scripts(run: Run, backend: FakeBackend) -> None:

@@ -130,16 +130,15 @@ def test_the_pod_is_like_the_masters_without_gpus_and_volumes() -> None:
     spec = job(objects)["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert spec["nodeSelector"] == {"zone": "a", "cloud.google.com/gke-spot": "true"}
-    assert [volume["name"] for volume in spec["volumes"]] == ["tfk8s", "credentials", "history"]
+    assert [volume["name"] for volume in spec["volumes"]] == ["tfk8s", "credentials"]
     assert spec["serviceAccountName"] == "everything-lifetime"
     assert spec["automountServiceAccountToken"] is False
     assert "initContainers" not in spec
     assert set(spec.get("affinity", ())) == {"nodeAffinity"}
     assert container["resources"]["limits"] == {"cpu": "500m", "memory": "128Mi"}
     assert [variable["name"] for variable in container["env"]] == [
-        "PYTHONPATH", "TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_ACTIVITY_PORT", "TFK8S_DRAIN", "TFK8S_BUCKET",
-        "TFK8S_ENDPOINT", "TFK8S_HISTORY", "TFK8S_IDLE", "TFK8S_MAX_DURATION", "TFK8S_SERVERS", "AWS_ACCESS_KEY_ID",
-        "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION",
+        "PYTHONPATH", "TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_ACTIVITY_PORT", "TFK8S_DRAIN", "TFK8S_IDLE",
+        "TFK8S_MAX_DURATION", "TFK8S_RECORD_JOB", "TFK8S_SERVERS",
     ]  # fmt: skip
 
 
@@ -190,6 +189,20 @@ def test_a_missing_secret_keeps_no_pod_from_its_start() -> None:
     sources = [item["valueFrom"]["secretKeyRef"] for item in spec["containers"][0]["env"] if item["name"][:4] == "AWS_"]
     assert [(source["name"], source["optional"]) for source in sources] == [("keys", True)] * 4
     assert {"name": "history", "emptyDir": {}} in spec["volumes"]
+
+
+def test_no_claim_keeps_the_pod_of_the_limits_from_its_start() -> None:
+    objects = of(history=SharedHistory(claim="past"), max_duration=60)
+    record, limits = (item["spec"]["template"]["spec"] for item in objects if item["kind"] == "Job")
+    assert "past" in str(record)
+    assert "past" not in str(limits)
+    (role,) = (item for item in objects if item["kind"] == "Role")
+    name = objects[-2]["metadata"]["name"]
+    assert {"name": "TFK8S_RECORD_JOB", "value": name} in limits["containers"][0]["env"]
+    assert {"apiGroups": ["batch"], "resources": ["jobs"], "resourceNames": [name], "verbs": ["get", "delete"]} in role[
+        "rules"
+    ]
+    assert [rule["resourceNames"] for rule in role["rules"] if rule["verbs"] == ["patch"]] == [["demo-lifetime"]]
 
 
 def test_no_priority_class_keeps_the_pod_from_its_start() -> None:

@@ -123,10 +123,11 @@ def test_pods_of_programs_with_gpus_connect_to_all_ports_of_each_other(gpus: int
 def test_limits_remove_jobs_too() -> None:
     found = {(item["kind"], item["metadata"]["name"]): item for item in render.objects(loads(PROGRAMS, "job.yaml"))}
     role = found["Role", "programs-lifetime"]
-    names = {rule["resources"][0]: rule.get("resourceNames") for rule in role["rules"]}
-    assert names["jobs"] == [name for (_, name), item in found.items() if manifests.is_program(item)]
-    assert len(names["jobs"]) == 4
-    (keeper,) = (item for (kind, name), item in found.items() if kind == "Job" and "-lifetime-" in name)
+    names = [rule["resourceNames"] for rule in role["rules"] if rule["resources"] == ["jobs"]]
+    assert names[0] == [name for (_, name), item in found.items() if manifests.is_program(item)]
+    assert len(names[0]) == 4
+    record, keeper = (item for (kind, name), item in found.items() if kind == "Job" and "-lifetime-" in name)
+    assert names[1:] == [[record["metadata"]["name"]]]
     (container,) = keeper["spec"]["template"]["spec"]["containers"]
     assert {"name": "TFK8S_PROGRAMS", "value": "My_worker,evaluator,old,worker"} in container["env"]
     assert "subdomain" not in keeper["spec"]["template"]["spec"]

@@ -1,28 +1,25 @@
-"""Applies, scales and deletes clusters, by server-side apply and deletes, in a constant number of requests."""
+"""Applies and scales clusters, by server-side apply and deletes, in a constant number of requests."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tfk8s.backends.kubernetes import claims, helm, pod_refusals, restart, suspend
+from tfk8s.backends.kubernetes import helm, pod_refusals, restart, suspend
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.backends.kubernetes.api_server.client import PAGE_SIZE, Client
+from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.claims import DELETE_TIMEOUT
-from tfk8s.backends.kubernetes.pods import containers, pod_ends
+from tfk8s.backends.kubernetes.deletion import delete_each
+from tfk8s.backends.kubernetes.pods import containers
 from tfk8s.backends.kubernetes.pods.total_requests import billed_workloads, requested
 from tfk8s.backends.kubernetes.scripts import program_archives
 from tfk8s.backends.kubernetes.workloads import (
     changes,
-    deployed,
     gangs,
     lifetime,
     ownership,
     pods_dry_run,
     program_jobs,
     queue_changes,
-    record_notes,
     suspension,
 )
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
@@ -32,8 +29,6 @@ from tfk8s.core.task_names import require_no_variables
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object
-
-EndRecord = Callable[[str, Sequence[Object]], None]
 
 
 def apply(
@@ -83,7 +78,7 @@ def apply(
     ended = [item for item in before if item and lifetime.is_ended(item)]
     before = [None if item in ended else item for item in before]
     if not dry_run:
-        _delete(client, namespace, ended)
+        delete_each(client, namespace, ended)
     after = (
         [helm.preview(client, namespace, *pair) for pair in zip(objects, before, strict=True)]
         if by_helm
@@ -94,7 +89,7 @@ def apply(
     if not dry_run:
         if wish:  # which an obsolete Job may have
             suspend.finish_resume(client, [*after, *filter(lifetime.is_lifetime, obsolete)])
-        _delete(client, namespace, obsolete)
+        delete_each(client, namespace, obsolete)
         restart.recover(client, namespace, name, after)
         restart.recreate_pods(client, namespace, name, [new for _, new in restarted])
         program_archives.delete_obsolete(client, namespace, name, [old for old, _ in pairs], after)
@@ -166,11 +161,6 @@ def _apply_all(
         yield applied
 
 
-def _delete(client: Client, namespace: str, objects: Iterable[Object]) -> None:
-    for item in objects:
-        client.send("DELETE", paths.path(item, namespace), {"propagationPolicy": "Background"})
-
-
 def scale(client: Client, cluster: DeployedCluster, tasks: Mapping[str, int]) -> Scaling:
     """Set the number of tasks of jobs; return the effect. Tasks that know their ClusterSpec restart.
 
@@ -195,69 +185,3 @@ def scale(client: Client, cluster: DeployedCluster, tasks: Mapping[str, int]) ->
     for item in filter(manifests.is_program, changed):
         program_jobs.replace(client, cluster.namespace, item)
     return Scaling.RESTARTED
-
-
-def delete(
-    client: Client, namespace: str, name: str, *, end_record: EndRecord = lambda *_: None, delete_claims: bool = False
-) -> list[str]:
-    """Delete all objects of a cluster, and wait until its pods are gone; return the names of the claims that are kept.
-
-    Args:
-        name: the cluster's.
-        end_record: is called with the name and the cluster's Jobs if the cluster has a record in a shared history.
-        delete_claims: delete the claims that `apply` made, too.
-
-    Raises:
-        NoSuchCluster: no cluster has that name.
-        InvalidInput: Helm installed the cluster.
-    """
-    query = paths.of_cluster(name)
-    # Secrets are deleted without a list: the right to list them is the right to read all of the namespace.
-    listed = (kind for kind in paths.GROUPS if kind != "Secret")
-    objects = {kind: deployed.items_of(client, kind, namespace, query) for kind in listed}
-    found = claims.names(client, namespace, name, is_needed=delete_claims)
-    if not any(objects.values()):
-        if not (found and delete_claims):
-            raise deployed.no_such_cluster(client, namespace, name)
-        claims.delete(client, namespace, name, found)
-        return []
-    for item in itertools.chain(*objects.values()):
-        helm.require_other(item)
-    if record_notes.is_recorded(objects["Job"]):
-        end_record(name, objects["Job"])
-    _delete(client, namespace, lifetime.with_rights(objects["Job"]))
-    if gangs.is_gang(itertools.chain(*objects.values()), name):
-        gangs.delete(client, namespace, name)
-    for kind in paths.GROUPS:
-        if kind == "NetworkPolicy":  # the last, because it isolates the pods until they end
-            _delete_pods(client, namespace, name)
-        if objects.get(kind, True):
-            client.send("DELETE", paths.collection(kind, namespace), {**query, "propagationPolicy": "Background"})
-    if found and delete_claims:
-        claims.delete(client, namespace, name, found)
-    return [] if delete_claims else found
-
-
-def _delete_pods(client: Client, namespace: str, name: str) -> None:
-    """Delete the pods of a cluster, and wait until they are gone.
-
-    Kubelet takes a second and more to remove a program's pod whose containers have ended. Nothing runs in such pods any
-    more, so they are deleted without kubelet.
-    """
-    path, query = paths.collection("Pod", namespace), paths.of_cluster(name)
-    requests: list[dict[str, int]] = []
-    wait = pod_ends.PodWait(f'the pods of "{name}"', DELETE_TIMEOUT)  # thousands of pods take minutes
-
-    def are_gone() -> bool:
-        answer = client.get(path, {**query, "limit": PAGE_SIZE})
-        pods = answer["items"]
-        wait.note(pods)
-        are_all = not answer.get("metadata", {}).get("continue")
-        have_ended = pods and are_all and all(map(containers.have_ended, pods))
-        options = {"gracePeriodSeconds": 0} if have_ended else pod_ends.AT_ONCE if wait.is_hurried else {}
-        if options not in requests and (pods or not requests):
-            client.delete_all(path, {**query, **options})
-            requests.append(options)
-        return not pods
-
-    wait.until_or_hurry(are_gone)

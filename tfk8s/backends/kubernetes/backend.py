@@ -13,6 +13,7 @@ from tfk8s.backends.kubernetes import (
     apply,
     claims,
     default_deny,
+    deletion,
     events,
     parts,
     pod_refusals,
@@ -188,7 +189,7 @@ class KubernetesBackend:
         """Delete the cluster, and wait until its pods are gone."""
         self.leases.end(name)
         with self.history.removing(name):
-            return apply.delete(
+            return deletion.delete(
                 self._client, self._namespace_of(name), name, end_record=self._notes.end, delete_claims=delete_claims
             )
 

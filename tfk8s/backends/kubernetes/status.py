@@ -77,7 +77,7 @@ def read(
     jobs = cluster.other_jobs
     scripts = _scripts(jobs, pods)
     warm = warm_status.warm_pods(jobs, pods)
-    keepers = lifetime.limit_keepers(jobs, pods)
+    keepers = lifetime.keepers(jobs, pods)
     has_waiting = any(map(needs_events, (*by_task.values(), *(pod for _, pod in [*scripts, *warm, *keepers]))))
     master = cluster.workload(cluster.master.job)
     events = read_events(client, cluster.namespace, [*pods, *jobs, *cluster.workloads.values()]) if has_waiting else {}
@@ -120,6 +120,7 @@ def read(
         ),
         limits=lifetime.limits(jobs),
         limits_problem=lifetime.limits_problem(keepers, events),
+        record=lifetime.record(keepers, events),
         variables={
             **script_job.own_variables(containers.template_variables(master) if master else {}),
             **{name: str(value) for name, value in given.items() if value is not None},

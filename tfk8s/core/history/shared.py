@@ -31,6 +31,7 @@ FACTS, EVENTS, LOGS = "facts.jsonl", "events.jsonl", "logs"
 MOUNT_PATH = "/var/lib/tfk8s-history"  # of the volume, in the pod that writes
 WITH_LOGS, WITHOUT_LOGS = "logs", "events"  # values of TFK8S_HISTORY there
 MAX_NOTES = 60  # annotations at a time: the API server takes 256 KiB of them
+NO_REQUESTS = {"cpu": 0.0, "memory": 0.0, "gpus": 0}  # of a suspended cluster
 _MAX_NOTE = 2000  # characters of a fact
 _MAX_START = 40_000  # of one with the job file
 _NOTE = "fact.tfk8s.dev/"
@@ -84,6 +85,21 @@ def marked_record(name: str) -> str | None:
     """Return the name of the record that a marker is of; None for the name of another object."""
     match = _MARKER.fullmatch(name)
     return match[1] if match else None
+
+
+class RecordStatus(NamedTuple):
+    """The record of a cluster in a shared history.
+
+    Attributes:
+        place: such as "claim past".
+        problem: what keeps the record from being written; "" if nothing.
+    """
+
+    place: str
+    problem: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.place}; it is not written: {self.problem}" if self.problem else self.place
 
 
 def record_name(cluster: str, uid: str) -> str:

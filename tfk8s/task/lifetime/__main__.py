@@ -1,4 +1,4 @@
-"""The program of a cluster's own Job, from the variables of its pod. Standard library only: this file runs in pods."""
+"""The program of a cluster's own Jobs, from the variables of the pod. Standard library only: this file runs in pods."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 
 from tfk8s.core import naming
 from tfk8s.core.lifetime import Limits, disruption_budgets, removable_objects
-from tfk8s.task.lifetime import idle_suspension, last_use
+from tfk8s.task.lifetime import idle_suspension, last_use, record_witness
 from tfk8s.task.lifetime.budgets import Budgets
 from tfk8s.task.lifetime.keeper import Keeper
 from tfk8s.task.lifetime.object_server import ObjectServer
@@ -23,7 +23,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 def main() -> int:
-    """Remove the cluster that the environment describes, at its limits, and keep its record."""
+    """Remove the cluster that the environment describes, at its limits; or keep its record, if the variables say so."""
     # A pod that is deleted or evicted must fail: the Job then has another one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     environment = os.environ
@@ -37,11 +37,11 @@ def main() -> int:
     )
     server = ObjectServer(namespace, environment)
     objects = removable_objects(name, servers, programs, gang="TFK8S_GANG" in environment)
-    record = None
     if "TFK8S_HISTORY" in environment:
-        from tfk8s.task.lifetime.record import record_writer  # most clusters do without its modules
+        from tfk8s.task.lifetime.record import record_pod  # the pod of the limits does without its modules
 
-        record = record_writer.of_environment(server, objects, environment, say)
+        return record_pod.keep(server, objects, environment, say)
+    clock, sleep = time.monotonic, threading.Event().wait
     keeper = Keeper(
         server,
         objects,
@@ -49,18 +49,12 @@ def main() -> int:
         Budgets(server, disruption_budgets(name, drained)),
         idle_suspension.of_environment(server, objects, environment),
         lambda: last_use.last_activity(host, port) if servers else float("inf"),
-        time.monotonic,
-        threading.Event().wait,
-        record,
+        clock,
+        sleep,
+        record_witness.of_environment(server, objects, environment, clock, sleep),
     )
     say(f'keeping cluster "{name}": {limits}, disruption budgets of {", ".join(drained) or "no job"}')
-    if record:
-        record.start()
-    try:
-        reason = keeper.run()
-    finally:
-        if record:
-            record.end()
+    reason = keeper.run()
     with contextlib.suppress(OSError), open(naming.TERMINATION_MESSAGE, "w") as message:
         message.write(reason)
     say(f"the cluster is removed, {reason}")

@@ -33,8 +33,7 @@ class Budgets:
             quiet: the seconds without a session and a session script.
 
         Raises:
-            ApiFailure: the API server refuses.
-            OSError, HTTPException: the API server does not answer.
+            ApiFailure: the API server refuses, or does not answer.
         """
         is_open = may_drain(quiet)
         if is_open is self.are_open or not self._items:

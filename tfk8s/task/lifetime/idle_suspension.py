@@ -39,8 +39,7 @@ class IdleSuspension:
         What the Job has begun, it finishes.
 
         Raises:
-            ApiFailure: the API server refuses.
-            OSError, HTTPException, ValueError: the API server does not answer.
+            ApiFailure, ValueError: the API server refuses, or does not answer.
         """
         own = self._server.get(self._own).body
         wish = _wish(own)
@@ -62,7 +61,7 @@ class IdleSuspension:
             idle: the seconds for which nobody has used the cluster.
 
         Raises:
-            ApiFailure, OSError, HTTPException, ValueError: as `find`, which finishes what has begun.
+            ApiFailure, ValueError: as `find`, which finishes what has begun.
         """
         counts = {
             item.name.removeprefix(f"{self._cluster}-"): count

@@ -52,7 +52,13 @@ class FoundCluster(NamedTuple):
 
 
 class Witness(Protocol):
-    """Is told of what the keeper does to a cluster. Raises no error."""
+    """Is told of what the keeper does to a cluster. Raises no error.
+
+    Attributes:
+        job: the witness' own Job, which is removed with the cluster.
+    """
+
+    job: RemovableObject
 
     def suspended(self) -> None:
         """Note that the keeper has suspended the cluster."""
@@ -75,7 +81,7 @@ class Keeper:
             known.
         clock: returns a time in seconds that only grows.
         sleep: waits for seconds.
-        witness: is told of what the Job does; None without a record.
+        witness: is told of what the keeper does; None without a record.
     """
 
     def __init__(
@@ -202,7 +208,8 @@ class Keeper:
                 raise
 
     def _remove(self) -> None:
-        found = [(item, self._server.get(item).body) for item in self._objects]
+        own = [self._witness.job] if self._witness else []
+        found = [(item, self._server.get(item).body) for item in (*own, *self._objects)]
         uids = {item: body["metadata"]["uid"] for item, body in found if body is not None}
         grace = max((_grace(body) for _, body in found if body is not None), default=0)
         sets = [item for item in uids if item.resource in ("statefulsets", "jobs")]

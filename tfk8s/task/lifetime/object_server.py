@@ -25,6 +25,10 @@ class ApiFailure(Exception):
     """The API server refuses a request."""
 
 
+class NoAnswer(ApiFailure):
+    """The API server does not answer, or its answer is cut."""
+
+
 class TokenRefused(ApiFailure):
     """The API server refuses the token: it has expired, or its ServiceAccount is gone."""
 
@@ -33,7 +37,7 @@ class Forbidden(ApiFailure):
     """The API server knows the ServiceAccount, which lacks the right, or has lost it."""
 
 
-FAILURES = (ApiFailure, OSError, http.client.HTTPException, ValueError)  # of a request
+FAILURES = (ApiFailure, ValueError)  # of a request, and of an answer of another form
 
 
 _REFUSALS: Mapping[int, type[ApiFailure]] = {401: TokenRefused, 403: Forbidden}
@@ -63,8 +67,7 @@ class ObjectServer:
         """Return an object.
 
         Raises:
-            ApiFailure: the API server refuses.
-            OSError, HTTPException: the API server does not answer.
+            ApiFailure: the API server refuses, or does not answer.
         """
         return self._send("GET", item, None)
 
@@ -72,8 +75,7 @@ class ObjectServer:
         """Delete an object, unless it is gone or another one has its name.
 
         Raises:
-            ApiFailure: the API server refuses.
-            OSError, HTTPException: the API server does not answer.
+            ApiFailure: the API server refuses, or does not answer.
         """
         self._send("DELETE", item, {"propagationPolicy": propagation, "preconditions": {"uid": uid}})
 
@@ -81,8 +83,7 @@ class ObjectServer:
         """Change fields of an object or its subresource (a JSON merge patch); return False if the object is gone.
 
         Raises:
-            ApiFailure: the API server refuses.
-            OSError, HTTPException: the API server does not answer.
+            ApiFailure: the API server refuses, or does not answer.
         """
         target = item._replace(name=f"{item.name}/{subresource}") if subresource else item
         return self._send("PATCH", target, change).body is not None
@@ -130,6 +131,12 @@ class ObjectServer:
     def _request(
         self, method: str, path: str, body: dict[str, Any] | None
     ) -> tuple[http.client.HTTPResponse, bytes]:  # fmt: skip
+        try:
+            return self._connect(method, path, json.dumps(body) if body else None)
+        except (OSError, http.client.HTTPException) as error:
+            raise NoAnswer(f"{method} {path}: {type(error).__name__}: {error}") from error
+
+    def _connect(self, method: str, path: str, body: str | None) -> tuple[http.client.HTTPResponse, bytes]:
         context = ssl.create_default_context(cafile=_AUTHORITY)
         connection = http.client.HTTPSConnection(self._host, self._port, timeout=_REQUEST_TIMEOUT, context=context)
         with open(_TOKEN) as token:
@@ -138,12 +145,15 @@ class ObjectServer:
                 "content-type": _CONTENT_TYPES.get(method, "application/json"),
             }
         with contextlib.closing(connection):
-            connection.request(method, path, json.dumps(body) if body else None, headers)
+            connection.request(method, path, body, headers)
             response = connection.getresponse()
             return response, response.read(_MAX_ANSWER)
 
     def _answer(self, method: str, path: str, response: http.client.HTTPResponse, content: bytes) -> Answer:
-        answer = json.loads(content)
+        try:
+            answer = json.loads(content)
+        except ValueError as error:
+            raise NoAnswer(f"{method} {path}: its answer is cut") from error
         moment = email.utils.parsedate_to_datetime(response.headers["date"]).timestamp()
         if response.status == http.HTTPStatus.NOT_FOUND or (method, response.status) == ("DELETE", 409):
             return Answer(None, moment)

@@ -12,9 +12,10 @@ from fakes.stateful_sets import JOB_FILE, stateful_sets
 from job_files import job_file
 
 from tfk8s import polling, render
-from tfk8s.backends.kubernetes import apply
+from tfk8s.backends.kubernetes import apply, deletion
 from tfk8s.backends.kubernetes.api_server import errors, paths
 from tfk8s.backends.kubernetes.workloads import deployed
+from tfk8s.core.job_file.mappings import SharedHistory
 from tfk8s.core.plan import Plan
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job
@@ -66,7 +67,7 @@ def test_a_namespace_that_is_being_deleted_is_refused(existing: int, dry_run: bo
     [
         lambda client: apply.apply(client, "ns", "demo", render.objects(JOB_FILE)),
         lambda client: apply.scale(client, deployed.describe(client.objects), {"My_ps": 3}),
-        lambda client: apply.delete(client, "ns", "demo"),
+        lambda client: deletion.delete(client, "ns", "demo"),
     ],
     ids=["up", "scale", "down"],
 )
@@ -137,6 +138,7 @@ class DeletingClient(ReadOnlyClient):
         super().__init__(*render.objects(JOB_FILE, "ns"))
         self.statuses = list(statuses)
         self.deletes: list[tuple[str, int | None]] = []
+        self.queries: list[str] = []
 
     def get(self, path: str, query: object) -> Object:
         if path == paths.collection("Pod", "ns"):
@@ -154,6 +156,7 @@ class DeletingClient(ReadOnlyClient):
     def send(self, method: str, path: str, query: Object) -> None:
         assert method == "DELETE"
         self.deletes.append((path.rpartition("/")[2], query.get("gracePeriodSeconds")))
+        self.queries += [query["labelSelector"]] if "labelSelector" in query else []
 
 
 @pytest.mark.parametrize(
@@ -168,7 +171,7 @@ class DeletingClient(ReadOnlyClient):
 )
 def test_down_waits_for_kubelet_only_while_a_container_runs(statuses: list[Any], graces: list[int | None]) -> None:
     client = DeletingClient(*statuses)
-    apply.delete(client, "ns", "demo")
+    deletion.delete(client, "ns", "demo")
     kinds = [kind for kind, _ in client.deletes]
     assert [grace for kind, grace in client.deletes if kind == "pods"] == graces
     assert not client.statuses
@@ -189,10 +192,25 @@ def test_a_signal_ends_pods_at_once_that_save(
 
     monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
     client = SavingClient([RUNNING], [RUNNING], [RUNNING], [RUNNING])
-    apply.delete(client, "ns", "demo")
+    deletion.delete(client, "ns", "demo")
     assert [grace for kind, grace in client.deletes if kind == "pods"] == [None, 1]
     wait = 'the pods of "demo" to end, at most 33 s: demo-0; Ctrl-C ends them at once'
     assert caplog.messages == [f"waiting for {wait}"]
+
+
+def test_limits_are_kept_until_nothing_is_left_that_costs() -> None:
+    """Also if this process is killed while it waits for the record, or between two requests."""
+    objects = render.objects(job_file("demo", WORKER, image="tf:1", idle=60, history=SharedHistory(claim="past")), "ns")
+    record, limits = (item["metadata"]["name"] for item in objects if item["kind"] == "Job")
+    client: Any = DeletingClient()
+    client.objects = objects
+    deletion.delete(client, "ns", "demo", end_record=lambda *_: client.deletes.append(("the record", None)))
+    kinds = [kind for kind, _ in client.deletes]
+    assert kinds[:6] == ["the record", "jobs", "statefulsets", record, limits, "demo-lifetime"]
+    assert client.queries[:2] == [
+        "app.kubernetes.io/name=tfk8s,app.kubernetes.io/instance=demo,app.kubernetes.io/component!=cluster-lifetime",
+        "app.kubernetes.io/name=tfk8s,app.kubernetes.io/instance=demo",
+    ]
 
 
 class Namespace:

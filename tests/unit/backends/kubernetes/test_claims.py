@@ -10,7 +10,7 @@ import pytest
 from job_files import job_file
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import apply, claims
+from tfk8s.backends.kubernetes import claims, deletion
 from tfk8s.backends.kubernetes.api_server import errors
 from tfk8s.core.job_file.mappings import Topology
 from tfk8s.core.quantity import Quantity
@@ -214,7 +214,7 @@ def test_several_tasks_of_a_claim_for_one_pod() -> None:
 def test_down_keeps_claims_and_deletes_them_if_asked() -> None:
     server: Any = Server(claim())
     assert claims.names(server, "ns", "demo", is_needed=False) == ["ckpt"]
-    assert apply.delete(server, "ns", "demo", delete_claims=True) == []  # the cluster is gone already
+    assert deletion.delete(server, "ns", "demo", delete_claims=True) == []  # the cluster is gone already
     assert PATH not in server.objects
     server.refused["list"] = forbidden("list")
     assert claims.names(server, "ns", "demo", is_needed=False) == []
@@ -225,7 +225,7 @@ def test_down_keeps_claims_and_deletes_them_if_asked() -> None:
 def test_a_removed_cluster_without_claims_does_not_exist() -> None:
     server: Any = Server()
     with pytest.raises(NoSuchCluster):
-        apply.delete(server, "ns", "demo", delete_claims=True)
+        deletion.delete(server, "ns", "demo", delete_claims=True)
 
 
 @pytest.mark.parametrize("namespace", [None, "ns"])

@@ -12,7 +12,7 @@ import pytest
 from job_files import job_file
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import apply, backend, claims, default_deny
+from tfk8s.backends.kubernetes import apply, backend, claims, default_deny, deletion
 from tfk8s.backends.kubernetes.api_server.errors import ApiError, NoResponse
 from tfk8s.backends.kubernetes.nodes import cluster_fit
 from tfk8s.backends.kubernetes.workloads import lease, lifetime
@@ -193,7 +193,7 @@ def test_a_new_cluster_has_a_lease_until_its_removal(monkeypatch: pytest.MonkeyP
     kube, applied = made_by(monkeypatch, plan("demo", "demo-lifetime", JOB))
     assert kube.apply(LEASED) is True
     assert (applied, renewals) == ([900], [("ns", "demo", 900)])
-    monkeypatch.setattr(apply, "delete", lambda *_, **__: [])
+    monkeypatch.setattr(deletion, "delete", lambda *_, **__: [])
     monkeypatch.setattr(kube, "history", Unrecorded())
     kube.delete("demo")
     assert renewals[1:] == [("end",)]

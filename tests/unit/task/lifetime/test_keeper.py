@@ -12,7 +12,7 @@ from tfk8s.core.lifetime import RENEWED, Limits, RemovableObject, disruption_bud
 from tfk8s.task.lifetime.budgets import Budgets
 from tfk8s.task.lifetime.keeper import Keeper
 from tfk8s.task.lifetime.last_use import youngest_client
-from tfk8s.task.lifetime.object_server import Answer, ApiFailure, TokenRefused
+from tfk8s.task.lifetime.object_server import Answer, ApiFailure, NoAnswer, TokenRefused
 
 OBJECTS = removable_objects("demo", ["chief", "My_ps"])
 CREATED = 1_700_000_000.0
@@ -169,7 +169,7 @@ def test_no_lease_ends_while_the_api_server_does_not_answer(
 
     def fail(item: RemovableObject) -> Answer:
         if item == account and 1000 < cluster.seconds < 5000:
-            raise TimeoutError
+            raise NoAnswer("timed out")
         return get(item)
 
     monkeypatch.setattr(cluster, "get", fail)
@@ -225,7 +225,7 @@ def test_a_cluster_that_was_made_anew_begins_anew(cluster: PretendedCluster) -> 
 
 
 def test_failed_requests_are_repeated(cluster: PretendedCluster) -> None:
-    cluster.failures = [ApiFailure("forbidden"), OSError("no answer")]
+    cluster.failures = [ApiFailure("forbidden"), NoAnswer("timed out")]
     assert cluster.keep(Limits(60, None))
     assert cluster.uids == {}
 
@@ -237,7 +237,7 @@ def test_the_token_ends_with_the_serviceaccount(cluster: PretendedCluster, monke
         delete(item, uid, propagation)
         if not cluster.uids:
             cluster.refuses_token = True
-            raise TimeoutError
+            raise NoAnswer("timed out")
 
     monkeypatch.setattr(cluster, "delete", lose_last_answer)
     assert cluster.keep(Limits(60, None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import shutil
@@ -15,11 +16,11 @@ import pytest
 from tests.unit.task.lifetime.test_observed import ended, pod, program
 from tfk8s.core.history.entry import fold
 from tfk8s.core.history.facts import LOST_RIGHTS, REMOVED, REMOVED_BY_OTHERS
-from tfk8s.core.history.shared import FOLDER, record_name, to_notes
+from tfk8s.core.history.shared import FOLDER, NO_REQUESTS, record_name, to_notes
 from tfk8s.core.lifetime import RemovableObject, removable_objects
 from tfk8s.core.naming import SCRIPT_MARK
 from tfk8s.polling import wait_until
-from tfk8s.task.lifetime.object_server import Answer, ApiFailure, TokenRefused
+from tfk8s.task.lifetime.object_server import Answer, ApiFailure, NoAnswer, TokenRefused
 from tfk8s.task.lifetime.record.record_writer import RecordWriter
 
 OBJECTS = removable_objects("demo", ["My_ps"], ["worker"])
@@ -62,7 +63,7 @@ class RecordedCluster:
             raise ApiFailure("there is no log")
         since = options.get("sinceTime", "")
         if key in self.silent:
-            raise TimeoutError("timed out")
+            raise NoAnswer("timed out")
         return "".join(f"{line}\n" for line in self.logs[key] if line[:19] >= since[:19]).encode() + self.cut
 
     def writer(self, *, with_logs: bool = True) -> RecordWriter:
@@ -100,7 +101,10 @@ def test_commands_tasks_and_the_end_make_an_entry(cluster: RecordedCluster) -> N
     writer.look()
     cluster.now += 100
     cluster.pods = []
-    writer.end("removed 1h after its first `up` (max_duration)")
+    cluster.notes |= to_notes(
+        [{"kind": "end", "time": cluster.now, "reason": "removed 1h after its first `up` (max_duration)"}]
+    )
+    writer.end()
     entry = fold(cluster.facts(), "demo", 1)
     assert entry.row.ended == CREATED + 101
     assert entry.row.reason == "removed 1h after its first `up` (max_duration)"
@@ -186,7 +190,10 @@ def test_an_end_that_a_down_has_told_long_ago_is_none(cluster: RecordedCluster) 
     assert cluster.facts("end") == []
 
 
-def test_a_record_that_somebody_has_removed_begins_again(cluster: RecordedCluster) -> None:
+def test_a_record_that_somebody_has_removed_begins_again(
+    cluster: RecordedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfk8s.task.lifetime.record.record_writer.INTERVAL", 0.01)
     writer = cluster.writer()
     writer.look()
     shutil.rmtree(cluster.path)
@@ -288,10 +295,11 @@ def test_suspension_by_the_limit_ends_the_requests(cluster: RecordedCluster) -> 
     writer = cluster.writer()
     writer.look()
     cluster.now = CREATED + 3600
-    writer.suspended()
+    cluster.notes |= to_notes([{"kind": "requests", "time": cluster.now, "requests": NO_REQUESTS}])
     writer.look()
     cluster.now = CREATED + 7200
-    writer.end("removed")
+    cluster.notes |= to_notes([{"kind": "end", "time": cluster.now, "reason": "removed"}])
+    writer.end()
     assert fold(cluster.facts(), "demo", 1).row.cpu == pytest.approx(2.0)
 
 
@@ -321,11 +329,62 @@ def test_volume_that_can_not_be_written_is_told_once(cluster: RecordedCluster) -
     assert cluster.said[0].startswith("error: the history is not written: ")
 
 
+def test_volume_that_can_not_be_written_ends_the_pod(cluster: RecordedCluster) -> None:
+    (cluster.volume / FOLDER).write_text("")  # no folder
+    writer = cluster.writer()
+    writer.start()
+    assert writer.wait() == "Not a directory"
+
+
+def test_volume_that_could_be_written_is_tried_for_a_minute(
+    cluster: RecordedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look() -> None:
+        cluster.now += 30
+        looks.pop()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    looks = [1, 2, 3]
+    monkeypatch.setattr("tfk8s.task.lifetime.record.record_writer.INTERVAL", 0.0)
+    writer = cluster.writer()
+    begun = writer.look
+    monkeypatch.setattr(writer, "look", lambda: look() if cluster.path.exists() else begun())
+    writer.start()
+    assert writer.wait() == "No space left on device"
+    assert looks == []
+
+
+def test_an_api_server_that_is_away_ends_no_pod(cluster: RecordedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, failing = cluster.get, [True] * 3
+
+    def get(item: RemovableObject) -> Answer:
+        if failing:
+            failing.pop()
+            raise NoAnswer("timed out")
+        return answers(item)
+
+    monkeypatch.setattr(cluster, "get", get)
+    monkeypatch.setattr("tfk8s.task.lifetime.record.record_writer.INTERVAL", 0.0)
+    writer = cluster.writer()
+    writer.start()
+    wait_until(lambda: cluster.said[-1:] == ["the history is written again"], "an answer", 10)
+    cluster.notes = to_notes([{"kind": "end", "time": cluster.now, "reason": REMOVED}])
+    writer.end()
+    assert [fact["kind"] for fact in cluster.facts()] == ["start", "end"]
+
+
+def test_without_a_cluster_the_pod_ends_with_success(cluster: RecordedCluster) -> None:
+    cluster.config_map = None
+    writer = cluster.writer()
+    writer.start()
+    assert writer.wait() == ""
+
+
 def test_volume_that_hangs_delays_nobody(cluster: RecordedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     released = threading.Event()
     monkeypatch.setattr("tfk8s.task.lifetime.record.record_writer.LAST_LOOK", 0.1)
     writer = cluster.writer()
     monkeypatch.setattr(writer, "look", lambda: released.wait(10))
     writer.start()
-    writer.end("removed")  # returns
+    writer.end()  # returns
     released.set()

@@ -28,7 +28,7 @@ def without(job_file: JobFile) -> JobFile:
 
 def is_dispensable(job_file: JobFile) -> bool:
     """Return whether a lease alone needs the cluster's own Job."""
-    return job_file.lease is not None and not job_kinds.has_keeper(without(job_file))
+    return job_file.lease is not None and not job_kinds.has_own_jobs(without(job_file))
 
 
 def is_all_of(plan: Plan) -> bool:

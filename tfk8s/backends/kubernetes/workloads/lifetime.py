@@ -1,4 +1,4 @@
-"""The Job that removes a cluster at its limits, as the API server has it: its rights, its status and its result."""
+"""A cluster's own Jobs, which keep its limits and its record, as the API server has them: rights, status and result."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from collections.abc import Iterable, Sequence
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client, Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError, NamespaceTerminating
-from tfk8s.backends.kubernetes.pods import image_pull, pod_events, pod_status, queues
+from tfk8s.backends.kubernetes.pods import containers, image_pull, pod_events, pod_status, queues
 from tfk8s.backends.kubernetes.pods.pod_events import Events
 from tfk8s.backends.kubernetes.workloads import script_status
 from tfk8s.core import naming
+from tfk8s.core.history.shared import RecordStatus
 from tfk8s.core.lifetime import Limits
 from tfk8s.core.status import Phase
 from tfk8s.render import manifests
 from tfk8s.render.lifetime import COMPONENT, IDLE, LEASE, MAX_DURATION, QUOTA_ADVICE, SUSPEND
 from tfk8s.render.pods import Object
 
+_MAX_WORD = 300  # characters
 _KINDS = ("ServiceAccount", "Role", "RoleBinding", "Job")
 
 
@@ -57,12 +59,17 @@ def require_rights(client: Client, namespace: str, objects: Sequence[Object]) ->
 
 
 def is_lifetime(item: Object) -> bool:
-    """Return whether an object belongs to the Job that removes a cluster."""
+    """Return whether an object belongs to a cluster's own Jobs."""
     return bool(item["metadata"].get("labels", {}).get(manifests.COMPONENT) == COMPONENT)
 
 
+def is_record(job: Object) -> bool:
+    """Return whether a Job writes the record of its cluster."""
+    return is_lifetime(job) and "TFK8S_HISTORY" in containers.template_variables(job)
+
+
 def is_part(item: Object, cluster: str) -> bool:
-    """Return whether an object is the cluster's own Job, or one of its rights, which may lack the labels."""
+    """Return whether an object is one of the cluster's own Jobs, or of their rights, which may lack the labels."""
     return is_lifetime(item) or item["metadata"]["name"] == naming.lifetime(cluster)
 
 
@@ -79,7 +86,7 @@ def with_owner(item: Object, account: Object) -> Object:
 
 
 def with_rights(jobs: Iterable[Object]) -> list[Object]:
-    """Return those of a cluster's Jobs that remove the cluster, and the objects that let them do so.
+    """Return a cluster's own Jobs, and the objects that let them remove the cluster.
 
     The ServiceAccount owns the Role and the RoleBinding.
     """
@@ -92,7 +99,8 @@ def with_rights(jobs: Iterable[Object]) -> list[Object]:
 
 def limits(jobs: Iterable[Object]) -> Limits:
     """Return the limits of a cluster that has these Jobs."""
-    annotations: dict[str, str] = next((job["metadata"].get("annotations", {}) for job in jobs if is_lifetime(job)), {})
+    own = (job["metadata"].get("annotations", {}) for job in jobs if is_lifetime(job) and not is_record(job))
+    annotations: dict[str, str] = next(own, {})
     names = (MAX_DURATION, IDLE, LEASE, SUSPEND)
     return Limits(*(_seconds(annotations.get(name, "")) for name in names))
 
@@ -102,30 +110,58 @@ def _seconds(text: str) -> float | None:
     return float(text) if text.isdecimal() else None
 
 
-def limit_keepers(jobs: Sequence[Object], pods: Sequence[Object]) -> list[tuple[Object, Object | None]]:
-    """Return the Job that removes the cluster at its limits, with its pod; nothing without such a Job."""
+def keepers(jobs: Sequence[Object], pods: Sequence[Object]) -> list[tuple[Object, Object | None]]:
+    """Return the cluster's own Jobs that have not ended, each with its pod."""
     own = [job for job in jobs if is_lifetime(job) and "completionTime" not in job.get("status", {})]
     by_job = script_status.pods_by_job(
         pod for pod in pods if "deletionTimestamp" not in pod["metadata"] and not script_status.ended(pod)
     )
-    return [(job, by_job.get(job["metadata"]["name"])) for job in own[:1]]
+    return [(job, by_job.get(job["metadata"]["name"])) for job in own]
 
 
-def limits_problem(keepers: Sequence[tuple[Object, Object | None]], events: Events) -> str:
+def limits_problem(keepers: Iterable[tuple[Object, Object | None]], events: Events) -> str:
     """Return why no pod removes the cluster at its limits; "" while a pod runs or starts.
 
     Args:
-        keepers: what `limit_keepers` returns.
+        keepers: what the function of this name returns.
         events: of the pods and Jobs.
     """
+    problems = (_why_no_pod(job, pod, events) for job, pod in keepers if not is_record(job))
+    return next(filter(None, problems), "")
+
+
+def record(keepers: Iterable[tuple[Object, Object | None]], events: Events) -> RecordStatus | None:
+    """Return the place of a cluster's record, and what keeps the record from being written; None without a record.
+
+    Arguments are those of `limits_problem`.
+    """
     for job, pod in keepers:
-        found = pod_events.of(pod or job, events)
-        if job["spec"].get("suspend"):
-            return f"Job {job['metadata']['name']} has no pod: {queues.waits(job, found.queue)}"
-        phase, reason = pod_status.phase_and_reason(script_status.master_job(job), pod, found, QUOTA_ADVICE)
-        is_starting = pod_status.waits_for_node(pod, found) or image_pull.is_under_way(pod, found.pull)
-        if reason and phase in (Phase.PENDING, Phase.FAILED) and not is_starting:
-            return f"Job {job['metadata']['name']} has no {'running ' if pod else ''}pod: {reason}"
+        if is_record(job):
+            volumes = job["spec"]["template"]["spec"].get("volumes", ())
+            claims = (volume["persistentVolumeClaim"] for volume in volumes if "persistentVolumeClaim" in volume)
+            place = next((f"claim {claim['claimName']}" for claim in claims), "")
+            return RecordStatus(place, _last_word(pod) or _why_no_pod(job, pod, events))
+    return None
+
+
+def _last_word(pod: Object | None) -> str:
+    """Return what the program said at its end, while it waits to begin again."""
+    for container in containers.statuses(pod) if pod else ():
+        end = container.get("lastState", {}).get("terminated") or {}
+        if "waiting" in container["state"] and end.get("exitCode"):
+            return str(end.get("message", "")).strip().partition("\n")[0][:_MAX_WORD]
+    return ""
+
+
+def _why_no_pod(job: Object, pod: Object | None, events: Events) -> str:
+    """Return why the pod of a Job does not run; "" while it runs or starts."""
+    found = pod_events.of(pod or job, events)
+    if job["spec"].get("suspend"):
+        return f"Job {job['metadata']['name']} has no pod: {queues.waits(job, found.queue)}"
+    phase, reason = pod_status.phase_and_reason(script_status.master_job(job), pod, found, QUOTA_ADVICE)
+    is_starting = pod_status.waits_for_node(pod, found) or image_pull.is_under_way(pod, found.pull)
+    if reason and phase in (Phase.PENDING, Phase.FAILED) and not is_starting:
+        return f"Job {job['metadata']['name']} has no {'running ' if pod else ''}pod: {reason}"
     return ""
 
 

@@ -10,20 +10,20 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.backends.kubernetes.api_server.client import FIELD_MANAGER, MERGE, Client
+from tfk8s.backends.kubernetes.api_server.client import FIELD_MANAGER, MERGE, Client, Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pods import containers
 from tfk8s.backends.kubernetes.workloads import lifetime
 from tfk8s.core import naming
 from tfk8s.core.history.facts import REMOVED, Fact, is_time
 from tfk8s.core.history.shared import surplus_notes, to_notes
+from tfk8s.core.lifetime import RECORD_GRACE
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput, Tfk8sError, WaitTimeout
 from tfk8s.log import log
 from tfk8s.polling import wait_until
-from tfk8s.render import manifests
-from tfk8s.render.lifetime import COMPONENT, RECORD_GRACE
 from tfk8s.render.pods import Object
+from tfk8s.render.script_job import JOB_NAME
 
 _BEGIN_TIMEOUT = 10.0
 _END_TIMEOUT = RECORD_GRACE + 5.0  # kubelet kills the pod that writes
@@ -77,24 +77,25 @@ class RecordNotes:
         """End the record of a cluster that is going to be removed, and wait until the record is written.
 
         Args:
-            jobs: the cluster's. That of the limits is deleted, and its pod writes what it knows.
+            jobs: the cluster's. That of the record is deleted, and its pod writes what it knows. The limits are kept.
         """
         if not self.leave(name, [{"kind": "end", "time": time.time(), "reason": REMOVED, "lost": False}]):
             return  # the pod sees the end of the other objects
-        namespace, own = self._namespace_of(name), [job for job in jobs if lifetime.is_lifetime(job)]
+        namespace, own = self._namespace_of(name), [job for job in jobs if lifetime.is_record(job)]
+        query = paths.labelled({JOB_NAME: own[0]["metadata"]["name"]})
         try:
             with contextlib.suppress(WaitTimeout):  # a signal would end a pod that has just started without a word
-                wait_until(lambda: all(map(self._has_begun, self._running(name))), "the pod to begin", _BEGIN_TIMEOUT)
+                begun = lambda: all(map(self._has_begun, self._running(namespace, query)))  # noqa: E731
+                wait_until(begun, "the pod to begin", _BEGIN_TIMEOUT)
             for job in own:
                 self._client.send("DELETE", paths.path(job, namespace), {"propagationPolicy": "Background"})
-            wait_until(lambda: not self._running(name), "the shared history to be written", _END_TIMEOUT, announce=True)
+            gone = lambda: not self._running(namespace, query)  # noqa: E731
+            wait_until(gone, "the shared history to be written", _END_TIMEOUT, announce=True)
         except (Tfk8sError, KeyboardInterrupt) as error:  # Ctrl-C ends the wait, and not the removal
             log.warning("%s", f'the shared history may lack the end of cluster "{name}": {str(error) or "interrupted"}')
 
-    def _running(self, name: str) -> list[Object]:
-        """Return the pods of the cluster's own Job that run."""
-        query = paths.labelled({**manifests.selector(name), manifests.COMPONENT: COMPONENT})
-        pods = self._client.get(paths.collection("Pod", self._namespace_of(name)), query)["items"]
+    def _running(self, namespace: str, query: Query) -> list[Object]:
+        pods = self._client.get(paths.collection("Pod", namespace), query)["items"]
         return [pod for pod in pods if pod["status"].get("phase") == "Running"]
 
     def _has_begun(self, pod: Object) -> bool:
@@ -114,11 +115,11 @@ class RecordNotes:
 
 def is_recorded(jobs: Iterable[Object]) -> bool:
     """Return whether one of a cluster's Jobs writes the record of the cluster."""
-    return any("TFK8S_HISTORY" in containers.template_variables(job) for job in jobs if lifetime.is_lifetime(job))
+    return any(map(lifetime.is_record, jobs))
 
 
 def require_claim(client: Client, namespace: str, job_file: JobFile) -> None:
-    """Raise an InvalidInput if the claim of the shared history does not exist: nothing would keep the limits."""
+    """Raise an InvalidInput if the claim of the shared history does not exist: nothing would write the record."""
     if job_file.history is None or job_file.history.claim is None:
         return
     claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": job_file.history.claim}}

@@ -1,21 +1,17 @@
-"""The thread that keeps a cluster's record in a shared history, beside what keeps the cluster's limits.
-
-A volume or bucket that hangs, or is full, keeps no limit from being reached. Standard library only: this file runs in
-pods.
-"""
+"""The thread that writes a cluster's record in a shared history. Standard library only: this file runs in pods."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfk8s.core.history import facts
 from tfk8s.core.history.facts import LOST_RIGHTS, REMOVED_BY_OTHERS, Fact
-from tfk8s.core.history.shared import MOUNT_PATH, WITH_LOGS, of_notes, record_name
+from tfk8s.core.history.shared import of_notes, record_name
 from tfk8s.core.lifetime import RemovableObject
 from tfk8s.task.lifetime.object_server import FAILURES, Forbidden, ObjectServer, TokenRefused
 from tfk8s.task.lifetime.record import observed
@@ -26,14 +22,14 @@ from tfk8s.task.lifetime.record.record_logs import RecordLogs
 if TYPE_CHECKING:  # a claim needs none of it
     from tfk8s.task.lifetime.record.record_mirror import RecordMirror
 
-_INTERVAL = 10.0  # seconds between two looks
+INTERVAL = 10.0  # seconds between two looks
 _TASKS_INTERVAL = 30.0  # of ten thousand tasks, the fact has 1.5 MB
 _TASKS_SHARE = 50  # of a cluster's age: a change of progress each second must not fill the record in a day
 _END_NOTE = 600.0
 GONE_TIMEOUT = 8.0  # for the ConfigMap to go, after the signal of a removal that nobody has told
 _EVENTS_INTERVAL = 60.0  # the events of a namespace may be many
 LAST_LOOK = 20.0  # seconds for the last look: kubelet waits for 30 s before it kills the pod
-_NOTHING = {"cpu": 0.0, "memory": 0.0, "gpus": 0}
+_MAX_FAILURE = 60.0  # seconds until a pod ends that could write before: a volume may be moved
 _INSTANCE = "app.kubernetes.io/instance"
 
 
@@ -68,32 +64,33 @@ class RecordWriter:
         self._told: Any = None
         self._events: dict[str, int] = {}
         self._next_events = self._next_tasks = 0.0
-        self._ended, self._problem, self._is_suspended = False, "", False
+        self._ended, self._problem, self._failed_since, self._has_looked = False, "", 0.0, False
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfk8s-record", daemon=True)
 
     def start(self) -> None:
         """Begin to write, in a thread."""
         self._thread.start()
 
-    def suspended(self) -> None:
-        """Note that this Job has suspended the cluster: its tasks request nothing. Who resumes it notes that, too."""
-        self._is_suspended = True
+    def wait(self) -> str:
+        """Wait until the record can't be written for good, and return why; "" if there is no cluster."""
+        self._over.wait()
+        return self._problem
 
-    def end(self, reason: str = "") -> None:
-        """Write what is known last, and the end of the cluster; return after at most 20 seconds, written or not.
-
-        Args:
-            reason: why the cluster ends; "" if this pod ends, and perhaps the cluster does not.
-        """
+    def end(self) -> None:
+        """Write what is known last, and perhaps the end of the cluster; return after at most 20 seconds."""
         self._stopped.set()
-        last = threading.Thread(target=self._end, args=(reason,), name="tfk8s-last-record", daemon=True)
+        last = threading.Thread(target=self._end, name="tfk8s-last-record", daemon=True)
         last.start()
         last.join(LAST_LOOK)
 
     def _run(self) -> None:
         while not self._stopped.is_set():
             self.step()
-            self._stopped.wait(_INTERVAL)
+            if self._is_over():
+                self._over.set()
+                break
+            self._stopped.wait(INTERVAL)
 
     def step(self) -> None:
         """Write what is new, to the volume and to a bucket; say when failures begin and end."""
@@ -106,20 +103,24 @@ class RecordWriter:
             if self._mirror:
                 self._mirror.send(self._stopped)
 
-    def _end(self, reason: str) -> None:
+    def _is_over(self) -> bool:
+        """Return whether there is no cluster, or the volume can't be written."""
+        if not self._failed_since:
+            return self._has_looked and self._files is None and not self._problem
+        return self._clock() - self._failed_since >= (_MAX_FAILURE if self._has_looked else 0.0)
+
+    def _end(self) -> None:
         if self._thread.ident is not None:
             self._thread.join()
         self._next_events = 0.0
-        self._try(lambda: self._look_last(reason))
+        self._try(self._look_last)
         self._send_last()
 
-    def _look_last(self, reason: str) -> None:
+    def _look_last(self) -> None:
         try:
             self.look()
         finally:
-            if reason:
-                self._add_end(reason)
-            elif not self._ended:
+            if not self._ended:
                 self._end_if_gone()
 
     def _send_last(self) -> None:
@@ -134,33 +135,36 @@ class RecordWriter:
         Returns:
             Whether it is written.
         """
+        problem, failed_since = "", 0.0
         try:
             write()
-            problem = ""
+            self._has_looked = True
+        except FAILURES as error:
+            problem = str(error)
+        except FileNotFoundError:  # somebody has removed the record's folder, which the next look makes again
+            problem, self._files = "its folder is gone", None
         except Exception as error:
-            if isinstance(error, FileNotFoundError):  # somebody has removed the record's folder
-                self._files = None
-            problem = str(error) if isinstance(error, FAILURES) else f"{type(error).__name__}: {error}"
+            said = error.strerror or str(error) if isinstance(error, OSError) else ""
+            problem = said or f"{type(error).__name__}: {error}"
+            is_bucket = self._mirror and self._has_looked  # which may be back
+            failed_since = 0.0 if is_bucket else self._failed_since or self._clock()
         if problem != self._problem:
             self._say(f"error: the history is not written: {problem}" if problem else "the history is written again")
-        self._problem = problem
+        self._problem, self._failed_since = problem, failed_since
         return not problem
 
     def look(self) -> None:
         """Write what is new.
 
         Raises:
-            OSError: the volume can't be written, or the API server does not answer.
-            ApiFailure, HTTPException, ValueError: the API server refuses, or its answer is cut.
+            OSError: the volume can't be written.
+            ApiFailure, ValueError: the API server refuses, or does not answer.
         """
         files = self._files or self._open()
         if files is None or self._ended:
             return
         end = self._take_notes(files)
         self._look_at_pods(files)
-        if self._is_suspended:
-            files.add({"kind": "requests", "time": self._clock(), "requests": _NOTHING})
-            self._is_suspended = False
         if self._clock() >= self._next_events:
             self._take_events(files)
             self._next_events = self._clock() + _EVENTS_INTERVAL
@@ -262,19 +266,6 @@ class RecordWriter:
         if self._files and not self._ended:
             self._files.add({"kind": "end", "time": self._clock(), "reason": reason, "lost": is_lost}, is_last=True)
             self._ended = True
-
-
-def of_environment(
-    server: ObjectServer, objects: Sequence[RemovableObject], environment: Mapping[str, str],
-    say: Callable[[str], object],
-) -> RecordWriter:  # fmt: skip
-    """Return the writer that the variables of the Job's pod ask for."""
-    mirror, volume, with_logs = None, Path(MOUNT_PATH), environment["TFK8S_HISTORY"] == WITH_LOGS
-    if "TFK8S_BUCKET" in environment:
-        from tfk8s.task.lifetime.record import bucket_client, record_mirror  # a claim needs none of it
-
-        mirror = record_mirror.RecordMirror(lambda: bucket_client.of_environment(environment), volume, say)
-    return RecordWriter(server, objects, volume, with_logs, say, mirror=mirror)
 
 
 def _identity(fact: Fact) -> int:

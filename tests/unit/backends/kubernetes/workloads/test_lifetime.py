@@ -13,7 +13,7 @@ from tfk8s.backends.kubernetes import apply
 from tfk8s.backends.kubernetes.api_server import errors
 from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
 from tfk8s.backends.kubernetes.workloads import deployed, lifetime
-from tfk8s.core.job_file.mappings import IdleLimits
+from tfk8s.core.job_file.mappings import IdleLimits, SharedHistory
 from tfk8s.core.lifetime import NO_LIMITS, RENEWED, Limits
 from tfk8s.core.plan import Action
 from tfk8s.errors import NoSuchCluster
@@ -199,9 +199,42 @@ def test_status_says_why_the_limits_are_not_kept(
         "spec": {},
         "status": {"containerStatuses": [container]},
     }
-    keepers = lifetime.limit_keepers([job], [pod] if state else [])
+    keepers = lifetime.keepers([job], [pod] if state else [])
     found = lifetime.limits_problem(keepers, {uid: PodEvents(warnings=warnings)})
     assert found == (f"Job {name} {problem}" if problem else "")
+
+
+FULL = {"exitCode": 1, "message": "No space left on device\nmore"}
+
+
+@pytest.mark.parametrize(
+    ("status", "warnings", "problem"),
+    [
+        ({"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": FULL}}, [], FULL),
+        ({"state": {"running": {}}, "lastState": {"terminated": FULL}}, [], ""),
+        ({"state": {"waiting": {"reason": "ContainerCreating"}}}, ["Multi-Attach error for volume"], "Multi-Attach"),
+        ({"state": {"waiting": {"reason": "ContainerCreating"}}}, [], ""),
+    ],
+)
+def test_status_says_why_the_record_is_not_written_and_the_limits_are_kept_even_so(
+    store: ObjectStore, status: Object, warnings: list[str], problem: object
+) -> None:
+    store.up(max_duration=3600, history=SharedHistory(claim="past"))
+    jobs = [item for path, item in store.objects.items() if "/jobs/" in path]
+    record = next(filter(lifetime.is_record, jobs))
+    pod = {
+        "metadata": {"uid": "pod", "labels": {"batch.kubernetes.io/job-name": record["metadata"]["name"]}},
+        "spec": {},
+        "status": {"containerStatuses": [{"name": "lifetime", "ready": False, "image": "tf:1", **status}]},
+    }
+    keepers = lifetime.keepers(jobs, [pod])
+    found = lifetime.record(keepers, {"pod": PodEvents(warnings=warnings)})
+    assert found
+    assert found.place == "claim past"
+    assert found.problem == "No space left on device" if problem == FULL else str(problem) in found.problem
+    assert bool(found.problem) == bool(problem)
+    assert lifetime.limits_problem(keepers, {}) == ""
+    assert lifetime.limits(jobs) == Limits(3600, None)
 
 
 def test_limits_are_not_kept_while_kueue_holds_their_job_back(store: ObjectStore) -> None:
