@@ -20,12 +20,14 @@ from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact, naming
 from tfk8s.core.script import LogOptions, Outcome, Script
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, Tfk8sError, there_are
+from tfk8s.polling import wait_until
 from tfk8s.render import package_files, program_job, script_job, warm_job
 from tfk8s.render.pods import Object
 from tfk8s.sessions import error_names
 from tfk8s.sessions.pod import file_server
 
 _STOP_TIMEOUT = 60.0
+REMOVAL_TIMEOUT = 3.0  # between the requests of `down` that remove scripts and tasks
 _HANGUP = 128 + platforms.SIGHUP
 _TERMINATION_MESSAGE = "/dev/termination-log"  # becomes part of the pod's status
 
@@ -81,13 +83,23 @@ def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes
 
 
 def require_cluster(client: Client, cluster: DeployedCluster, script: Script) -> None:
-    """Raise a ClusterError if the cluster of a script that was ended is gone, too."""
+    """Raise a ClusterError if the cluster of a script that was ended is gone, too, or goes within 3 seconds.
+
+    `down` removes scripts before tasks.
+    """
+
+    def is_removed() -> bool:
+        try:
+            tasks = deployed.find(client, cluster.namespace, cluster.name).workloads.values()
+        except NoSuchCluster:
+            return True
+        return all("deletionTimestamp" in item["metadata"] for item in tasks)
+
     try:
-        deployed.find(client, cluster.namespace, cluster.name)
-    except NoSuchCluster as error:
-        raise ClusterError(f'cluster "{cluster.name}" was removed by `tfk8s down`, while {script.path} ran') from error
-    except ClusterError:  # the API server does not answer
+        wait_until(is_removed, "the cluster to be removed", REMOVAL_TIMEOUT)
+    except Tfk8sError:  # it is not, or the API server does not answer
         return
+    raise ClusterError(f'cluster "{cluster.name}" was removed by `tfk8s down`, while {script.path} ran')
 
 
 def start(client: Client, cluster: DeployedCluster, script: Script) -> str:
