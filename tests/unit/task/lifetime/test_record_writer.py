@@ -303,6 +303,50 @@ def test_suspension_by_the_limit_ends_the_requests(cluster: RecordedCluster) -> 
     assert fold(cluster.facts(), "demo", 1).row.cpu == pytest.approx(2.0)
 
 
+def requesting(cpu: str, **more: str) -> dict[str, Any]:
+    made = pod()
+    made["spec"]["containers"][1]["resources"] = {"requests": {"cpu": cpu, "memory": "1Gi", **more}}
+    return made
+
+
+def test_hours_of_a_cluster_of_helm_are_those_of_its_pods(cluster: RecordedCluster) -> None:
+    assert cluster.config_map
+    cluster.config_map["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm"}
+    cluster.pods, cluster.now = [requesting("500m", **{"nvidia.com/gpu": "2", "ephemeral-storage": "1Gi"})], CREATED
+    writer = cluster.writer()
+    writer.look()
+    cluster.now += 3600
+    writer.look()
+    cluster.pods = [requesting("2")]
+    cluster.writer().look()  # of another pod
+    cluster.now += 3600
+    cluster.notes = to_notes([{"kind": "end", "time": cluster.now, "reason": REMOVED}])
+    writer.end()
+    row = fold(cluster.facts(), "demo", 1).row
+    assert (row.who, row.cpu, row.memory, row.gpus) == ("helm", pytest.approx(2.5), pytest.approx(2), pytest.approx(2))
+    assert len(cluster.facts("requests")) == 2
+
+
+@pytest.mark.parametrize("label", ["Helm", "tfk8s"])
+def test_requests_that_commands_tell_are_theirs(cluster: RecordedCluster, label: str) -> None:
+    assert cluster.config_map
+    cluster.config_map["metadata"]["labels"] = {"app.kubernetes.io/managed-by": label}
+    told = {"kind": "requests", "time": CREATED, "requests": {"cpu": 4.0, "price": 1.0, "currency": "EUR"}}
+    cluster.notes, cluster.pods = to_notes([told]), [requesting("2")]
+    cluster.writer().look()
+    cluster.writer().look()
+    assert cluster.facts("requests") == [told]
+
+
+def test_end_of_a_script_is_written_once_by_two_pods(cluster: RecordedCluster) -> None:
+    script = pod(**ended(2))
+    script["metadata"]["labels"] = {"batch.kubernetes.io/job-name": "demo-script-4e9c21"}
+    cluster.pods = [script]
+    cluster.writer().look()
+    cluster.writer().look()
+    assert len(cluster.facts("script")) == 1
+
+
 def test_events_are_written_once_and_again_with_another_count(cluster: RecordedCluster) -> None:
     cluster.pods = [pod()]
     happened = {

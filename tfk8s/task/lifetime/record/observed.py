@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from tfk8s.core import naming, programs
 from tfk8s.core.history import redaction
 from tfk8s.core.history.facts import MAX_TEXT
+from tfk8s.core.quantity import Quantity
 
 Object = Mapping[str, Any]
 
@@ -22,6 +23,7 @@ _PROGRAM_INDEX = "batch.kubernetes.io/job-completion-index"
 _JOB_NAME = "batch.kubernetes.io/job-name"
 _SCRIPT = re.compile(r"script-[0-9a-f]{6}\Z")
 _PART = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,252}[a-z0-9])?")
+_NO_GPUS = ("cpu", "memory", "ephemeral-storage")
 _SCHEDULED, _READY = "PodScheduled", "Ready"
 
 
@@ -39,6 +41,7 @@ class ObservedPod(NamedTuple):
         exit_code: of a container that has ended for good; else None.
         reason: of its last end, or of what it waits for; else "".
         runs: whether the container runs, or has ended and may have a log.
+        requests: the cores, bytes and GPUs that its containers request; 0 after their end.
     """
 
     name: str
@@ -51,6 +54,7 @@ class ObservedPod(NamedTuple):
     exit_code: int | None
     reason: str
     runs: bool
+    requests: tuple[float, float, int] = (0.0, 0.0, 0)
 
     def plain(self) -> dict[str, Any]:
         """Return the task for a fact, as `writing.add_status` has tasks."""
@@ -89,7 +93,15 @@ def _observe(pod: Object) -> ObservedPod | None:
         str(metadata["creationTimestamp"]), max(int(own.get("restartCount", 0)), told[1] if told else 0),
         int(code) if is_over and code is not None else None, _reason(status, state, last),
         "running" in state or bool(end),
+        (0.0, 0.0, 0) if is_over else _requests(pod["spec"]["containers"]),
     )  # fmt: skip
+
+
+def _requests(containers: Iterable[Object]) -> tuple[float, float, int]:
+    asked = [(item.get("resources") or {}).get("requests") or {} for item in containers]
+    amounts = [(name, float(Quantity.parse(str(amount)).value)) for one in asked for name, amount in one.items()]
+    cpu, memory = (sum(amount for name, amount in amounts if name == kind) for kind in ("cpu", "memory"))
+    return cpu, memory, int(sum(amount for name, amount in amounts if name not in _NO_GPUS))
 
 
 def _names(labels: Mapping[str, str], container: Object) -> tuple[str, str] | None:
@@ -122,6 +134,12 @@ def _reason(status: Object, state: Object, last: Object) -> str:
         return ""
     words = (str(told.get("reason") or ""), str(told.get("message") or "").strip())
     return redaction.text(": ".join(filter(None, words)).partition("\n")[0])[:MAX_TEXT]
+
+
+def requests(pods: Iterable[ObservedPod]) -> dict[str, float]:
+    """Return what tasks request together, for a fact."""
+    asked = [pod.requests for pod in pods if pod.task]
+    return {name: sum(one[place] for one in asked) for place, name in enumerate(("cpu", "memory", "gpus"))}
 
 
 def newest(pods: Iterable[ObservedPod]) -> dict[str, ObservedPod]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,8 @@ GONE_TIMEOUT = 8.0  # for the ConfigMap to go, after the signal of a removal tha
 _EVENTS_INTERVAL = 60.0  # the events of a namespace may be many
 LAST_LOOK = 20.0  # seconds for the last look: kubelet waits for 30 s before it kills the pod
 _MAX_FAILURE = 60.0  # seconds until a pod ends that could write before: a volume may be moved
-_INSTANCE = "app.kubernetes.io/instance"
+_INSTANCE, _MANAGED_BY = "app.kubernetes.io/instance", "app.kubernetes.io/managed-by"
+_HELM = "Helm"
 
 
 class RecordWriter:
@@ -62,6 +63,7 @@ class RecordWriter:
         self._pods: dict[str, ObservedPod] = {}  # by the names of their logs, also those that are gone
         self._ended_scripts: set[str] = set()
         self._told: Any = None
+        self._requests: Mapping[str, float] | None = None  # told last; None if commands tell them
         self._events: dict[str, int] = {}
         self._next_events = self._next_tasks = 0.0
         self._ended, self._problem, self._failed_since, self._has_looked = False, "", 0.0, False
@@ -182,11 +184,17 @@ class RecordWriter:
         self._created = observed.seconds(metadata["creationTimestamp"])
         if self._mirror:
             self._mirror.restore(record_name(self._config_map.name, metadata["uid"]), self._created)
-        self._known = set(map(_identity, files.facts()))
+        known = list(files.facts())
+        self._known = set(map(_identity, known))
+        self._ended_scripts = {facts.text(fact, "command") for fact in known if fact.get("kind") == "script"}
+        told = [fact for fact in known if fact.get("requests")]
+        is_helms = (metadata.get("labels") or {}).get(_MANAGED_BY) == _HELM  # whose `install` leaves no notes
+        if is_helms and all(fact.get("seen") for fact in told):
+            self._requests = told[-1]["requests"] if told else {}
         if not self._known:
             files.add(
                 {
-                    "kind": "start", "time": self._created, "who": "",
+                    "kind": "start", "time": self._created, "who": _HELM.lower() if is_helms else "",
                     "location": f"namespace {metadata['namespace']}", "job_file": {}, "digest": "", "image": "",
                     "requests": {},
                 }
@@ -205,6 +213,7 @@ class RecordWriter:
             elif (identity := _identity(fact)) not in self._known:
                 files.add(fact)
                 self._known.add(identity)
+                self._requests = None if fact.get("requests") else self._requests
         return end
 
     def _look_at_pods(self, files: RecordFiles) -> None:
@@ -219,7 +228,15 @@ class RecordWriter:
             )  # fmt: skip
             self._ended_scripts.add(script.log)
         self._pods |= pods
+        self._tell_requests(files, pods.values())
         self._tell_tasks(files)
+
+    def _tell_requests(self, files: RecordFiles, pods: Iterable[ObservedPod]) -> None:
+        """Write what the tasks of a cluster of Helm request, if that has changed; commands would tell prices, too."""
+        seen = observed.requests(pods)
+        if self._requests is not None and seen != self._requests and not self._stopped.is_set():
+            files.add({"kind": "requests", "time": self._clock(), "requests": seen, "seen": True})
+            self._requests = seen
 
     def _tell_tasks(self, files: RecordFiles) -> None:
         """Write the tasks as they are, if they have changed. Tasks without a pod stay as they were."""
