@@ -48,12 +48,32 @@ def test_of_what_a_command_saw_of_tasks_the_progress_and_the_requests_are_left()
 
 
 def test_the_oldest_of_many_notes_are_surplus() -> None:
-    facts = [{"kind": "verb", "time": float(time), "token": f"{time:08x}"} for time in range(shared.MAX_NOTES + 1)]
-    notes = shared.to_notes(facts)
-    surplus = shared.surplus_notes({"another": "annotation", **notes})
-    left = {key: note for key, note in notes.items() if key not in surplus}
-    assert shared.of_notes(left) == facts[-shared.MAX_NOTES // 2 :]
+    start = {"kind": "start", "time": 0.0, "job_file": {"name": "demo"}}
+    verbs = [{"kind": "verb", "time": time + 1.0, "token": f"{time:08x}"} for time in range(2000)]
+    annotations = {"another": "annotation", **shared.to_notes([start, *verbs])}
+    surplus = shared.surplus_notes(annotations)
+    left = {key: note for key, note in annotations.items() if key not in (*surplus, "another")}
+    (first, *others) = shared.of_notes(left)
+    assert first == start
+    assert others == verbs[-len(others) :]
+    assert shared.MAX_NOTES // 2 - 200 < sum(map(len, (*left, *left.values()))) < shared.MAX_NOTES // 2
     assert shared.surplus_notes(left) == []
+    assert shared.of_notes(shared.missing_note(annotations, surplus)) == [
+        {"kind": "missing", "time": verbs[len(surplus) - 1]["time"], "count": len(surplus)}
+    ]
+
+
+def test_facts_that_are_missing_are_counted_on() -> None:
+    gone = [{"kind": "missing", "time": 1.0, "count": 7}, {"kind": "verb", "time": 2.0}, {"kind": "verb", "time": 3.0}]
+    notes = shared.to_notes(gone)
+    assert shared.of_notes(shared.missing_note(notes, list(notes))) == [{"kind": "missing", "time": 3.0, "count": 9}]
+    assert shared.missing_note({"another": "one"}, []) == {}
+
+
+@given(st.dictionaries(st.text(max_size=9).map("fact.tfk8s.dev/{}".format), st.text(max_size=200_000), max_size=3))
+def test_notes_of_others_are_surplus_by_their_bytes(notes: dict[str, str]) -> None:
+    left = {key: note for key, note in notes.items() if key not in shared.surplus_notes(notes)}
+    assert sum(len(note.encode(errors="replace")) for note in left.values()) <= shared.MAX_NOTES
 
 
 @given(st.from_regex(r"[a-z]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True), st.uuids().map(str))

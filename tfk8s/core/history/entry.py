@@ -163,11 +163,13 @@ class Entry:
         tasks: the tasks.
         scripts: the scripts with a name, in the order of time.
         timeline: the path of the compressed page of `submit --trace`; "" without one.
+        missing: the number of facts of commands that a shared history may lack.
     """
 
     row: Row
     digest: str = ""
     timeline: str = ""
+    missing: int = 0
     job_file: Mapping[str, Any] = field(default_factory=dict)
     verbs: list[Verb] = field(default_factory=list)
     tasks: list[PastTask] = field(default_factory=list)
@@ -202,6 +204,7 @@ def fold(facts: Iterable[Fact], name: str, number: int, size: int = 0) -> Entry:
         row=_with_end(row, known, seen, verbs), digest=text(start, "digest"), verbs=verbs,
         job_file=job_file if isinstance(job_file, dict) else {},
         tasks=next((tasks for fact in reversed(seen) if (tasks := _tasks(fact))), []), scripts=_scripts(seen),
+        missing=sum(max(0, whole(fact, "count") or 0) for fact in known if fact["kind"] == "missing"),
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ MAX_AGE = 180 * 86400.0  # seconds since the end of an entry
 MAX_TEXT = 2000  # characters
 MAX_LINE = 4 << 20  # bytes of a fact: ten thousand tasks, or the largest job file with all its defaults
 SHARED = "shared"  # the kind of facts that name the record of the cluster in a claim; they tell nothing of the cluster
-KINDS = ("start", "requests", "verb", "verb_end", "tasks", "script", "end")
+KINDS = ("start", "requests", "verb", "verb_end", "tasks", "script", "missing", "end")
 _LATEST = 1e11  # seconds since the epoch, in the year 5138
 _HOUR = 3600.0
 

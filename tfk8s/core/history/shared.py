@@ -23,19 +23,19 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from tfk8s.core.history.facts import Fact, is_time, parse
+from tfk8s.core.history.facts import Fact, is_time, parse, whole
 
 FOLDER = "tfk8s-history"  # at the root of the volume
 INDEX = "tfk8s-history-index"  # of a bucket
 FACTS, EVENTS, LOGS = "facts.jsonl", "events.jsonl", "logs"
 MOUNT_PATH = "/var/lib/tfk8s-history"  # of the volume, in the pod that writes
 WITH_LOGS, WITHOUT_LOGS = "logs", "events"  # values of TFK8S_HISTORY there
-MAX_NOTES = 60  # annotations at a time: the API server takes 256 KiB of them
+MAX_NOTES = 128 << 10  # bytes of annotations with facts: the API server takes 256 KiB of all annotations
 NO_REQUESTS = {"cpu": 0.0, "memory": 0.0, "gpus": 0}  # of a suspended cluster
 _MAX_NOTE = 2000  # characters of a fact
 _MAX_START = 40_000  # of one with the job file
 _NOTE = "fact.tfk8s.dev/"
-_KINDS = ("start", "requests", "verb", "verb_end", "script", "end")
+_KINDS = ("start", "requests", "verb", "verb_end", "script", "missing", "end")
 _BULKY = ("words", "job_file", "reason")  # parts that a fact can do without
 LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 RECORD = re.compile(r"([a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)\.([0-9a-f-]{36})")
@@ -146,9 +146,32 @@ def of_notes(annotations: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def surplus_notes(annotations: Mapping[str, Any]) -> list[str]:
-    """Return the names of the oldest annotations with facts, so that the newest `MAX_NOTES` // 2 are left."""
-    keys = sorted(key for key in annotations if key.startswith(_NOTE))
-    return keys[: -MAX_NOTES // 2] if len(keys) > MAX_NOTES else []
+    """Return the names of the oldest annotations with facts, if all together have more than `MAX_NOTES` bytes.
+
+    Half of these bytes are left, and with them the newest fact of a start, which has the job file.
+    """
+    sizes = {
+        key: len(key) + len(str(note).encode(errors="replace"))
+        for key, note in annotations.items() if key.startswith(_NOTE)
+    }  # fmt: skip
+    if sum(sizes.values()) <= MAX_NOTES:
+        return []
+    keys = sorted(sizes)
+    start = next((key for key in reversed(keys) if "-start-" in key), None)
+    left, kept = MAX_NOTES // 2 - sizes.get(start, 0), {start}  # type: ignore[arg-type]  # None has no size
+    for key in reversed(keys):
+        left -= 0 if key in kept else sizes[key]
+        if left < 0:
+            break
+        kept.add(key)
+    return [key for key in keys if key not in kept]
+
+
+def missing_note(annotations: Mapping[str, Any], surplus: Iterable[str]) -> dict[str, str]:
+    """Return the annotation that tells how many facts go with others, which nobody has written."""
+    gone = of_notes({key: annotations[key] for key in surplus})
+    count = sum((whole(fact, "count") or 0) if fact["kind"] == "missing" else 1 for fact in gone)
+    return to_notes([{"kind": "missing", "time": gone[-1]["time"], "count": count}] if gone else [])
 
 
 def _key(fact: Fact) -> str:

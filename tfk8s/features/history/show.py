@@ -55,7 +55,7 @@ def whole_document(entry: Entry) -> json_output.Document:
     ]
     return {
         **document(entry.row), "commands": commands, "tasks": tasks, "scripts": scripts, "digest": entry.digest,
-        "job_file": entry.job_file, "timeline": entry.timeline,
+        "job_file": entry.job_file, "timeline": entry.timeline, "missing": entry.missing,
     }  # fmt: skip
 
 
@@ -70,6 +70,7 @@ def facts(entry: Entry) -> dict[str, str]:
         "cost": _cost(row),
         "requested": ", ".join(f"{amount:.3g} {name} hours" for name, amount in hours.items() if amount),
         "progress": row.progress, "timeline": entry.timeline,
+        "missing": f"{entry.missing} facts of commands: nothing wrote the shared history" if entry.missing else "",
     }  # fmt: skip
 
 

@@ -16,12 +16,14 @@ from tfk8s.backends.kubernetes.pods import containers
 from tfk8s.backends.kubernetes.workloads import lifetime
 from tfk8s.core import naming
 from tfk8s.core.history.facts import REMOVED, Fact, is_time
-from tfk8s.core.history.shared import surplus_notes, to_notes
+from tfk8s.core.history.shared import missing_note, surplus_notes, to_notes
 from tfk8s.core.lifetime import RECORD_GRACE
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput, Tfk8sError, WaitTimeout
 from tfk8s.log import log
 from tfk8s.polling import wait_until
+from tfk8s.render import manifests
+from tfk8s.render.lifetime import COMPONENT
 from tfk8s.render.pods import Object
 from tfk8s.render.script_job import JOB_NAME
 
@@ -60,18 +62,27 @@ class RecordNotes:
         A user may lack the right to do so.
         """
         notes = to_notes(fact for fact in facts if is_time(fact.get("time")) and fact["time"] >= self._begin)
+        for key in surplus_notes(notes):
+            del notes[key]
         fresh = {key: note for key, note in notes.items() if key not in self._left}
         if not fresh:
             return True
         try:
-            surplus = surplus_notes(self._annotate(name, fresh))
-            if surplus:
-                self._annotate(name, dict.fromkeys(surplus))
+            self._make_room(name, self._annotate(name, fresh))
         except Tfk8sError as error:
             log.debug("the shared history lacks a command: %s", error)
             return False
         self._left |= fresh.keys()
         return True
+
+    def _make_room(self, name: str, annotations: Mapping[str, str]) -> None:
+        """Remove the oldest notes, if there are many; count those that no pod has written, as far as can be known."""
+        if surplus := surplus_notes(annotations):
+            query = paths.labelled({**manifests.selector(name), manifests.COMPONENT: COMPONENT})
+            pods = self._running(self._namespace_of(name), query)
+            is_written = any("TFK8S_HISTORY" in str(pod["spec"]) for pod in pods)
+            note = {} if is_written else missing_note(annotations, surplus)
+            self._annotate(name, {**dict.fromkeys(surplus), **note})
 
     def end(self, name: str, jobs: Sequence[Object]) -> None:
         """End the record of a cluster that is going to be removed, and wait until the record is written.

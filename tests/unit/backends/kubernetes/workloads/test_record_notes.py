@@ -31,6 +31,7 @@ class NoteServer:
         self.error: BaseException | None = None
         self.texts = ["", "keeping"]  # of the pod's log, one after the other
         self.claim: dict[str, Any] | None = {}
+        self.spec: dict[str, Any] = {"containers": [{"name": "lifetime"}]}
 
     def send(self, method: str, path: str, query: object, change: Any = None, content_type: str = "") -> object:
         self.sent.append(f"{method} {path.rpartition('/')[2]}")
@@ -43,8 +44,7 @@ class NoteServer:
 
     def get(self, path: str, query: object) -> object:
         phase = self.phases.pop(0) if self.phases else None
-        spec = {"containers": [{"name": "lifetime"}]}
-        pod = {"metadata": {"name": "a", "namespace": "ns"}, "spec": spec, "status": {"phase": phase}}
+        pod = {"metadata": {"name": "a", "namespace": "ns"}, "spec": self.spec, "status": {"phase": phase}}
         return {"items": [pod] if phase else []}
 
     def text(self, path: str, query: object) -> str:
@@ -93,11 +93,30 @@ def test_each_fact_of_this_process_is_left_once() -> None:
     assert server.sent == ["PATCH demo-lifetime"] * 2
 
 
-def test_many_notes_make_room() -> None:
-    server, facts = NoteServer(), [verb(number) for number in range(1, MAX_NOTES + 2)]
-    notes(server).leave("demo", facts)
-    assert of_notes(server.annotations) == facts[-MAX_NOTES // 2 :]
+@pytest.mark.parametrize(("phases", "is_written"), [(["Running"], True), ([], False), (["Pending"], False)])
+def test_many_notes_make_room_and_those_that_nobody_has_written_are_counted(
+    phases: list[str], is_written: bool
+) -> None:
+    server, facts = NoteServer(*phases), [verb(number) for number in range(1, 1201)]
+    server.spec = {"containers": [{"name": "lifetime", "env": [{"name": "TFK8S_HISTORY", "value": "logs"}]}]}
+    left = notes(server)
+    for number in range(0, 1200, 100):
+        left.leave("demo", facts[number : number + 100])
+    found = of_notes(server.annotations)
+    kept = [fact for fact in found if fact["kind"] == "verb"]
+    assert kept == facts[-len(kept) :]
+    assert len(kept) < 1200
+    counts = [fact["count"] for fact in found if fact["kind"] == "missing"]
+    assert sum(counts) == (0 if is_written else 1200 - len(kept))
     assert server.annotations["another"] == "one"
+
+
+def test_a_session_of_many_commands_leaves_the_newest_facts() -> None:
+    server, facts = NoteServer(), [verb(number) for number in range(1, 3001)]
+    assert notes(server).leave("demo", facts)
+    kept = of_notes(server.annotations)
+    assert kept == facts[-len(kept) :]
+    assert sum(map(len, (*server.annotations, *server.annotations.values()))) < MAX_NOTES
 
 
 def test_a_user_without_the_right_works_without_notes() -> None:
