@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from tfk8s.core.lifetime import RemovableObject
 
 _AUTHORITY = "/var/run/secrets/tfk8s/ca.crt"
-_TOKEN = "/var/run/secrets/tfk8s/token"  # noqa: S105 - kubelet writes and renews it
+TOKEN = "/var/run/secrets/tfk8s/token"  # noqa: S105 - kubelet writes and renews it
 _REQUEST_TIMEOUT = 10.0
 _PAGE = 50  # objects of a list: a pod may have 30 kB, and this pod has little memory
 _MAX_ANSWER = 32 << 20  # bytes
@@ -139,7 +139,7 @@ class ObjectServer:
     def _connect(self, method: str, path: str, body: str | None) -> tuple[http.client.HTTPResponse, bytes]:
         context = ssl.create_default_context(cafile=_AUTHORITY)
         connection = http.client.HTTPSConnection(self._host, self._port, timeout=_REQUEST_TIMEOUT, context=context)
-        with open(_TOKEN) as token:
+        with open(TOKEN) as token:
             headers = {
                 "authorization": f"Bearer {token.read()}",
                 "content-type": _CONTENT_TYPES.get(method, "application/json"),

@@ -129,6 +129,21 @@ def test_other_limits_get_another_job_and_no_limits_none(store: ObjectStore) -> 
     ]
 
 
+@pytest.mark.parametrize("keeps_record", [True, False])
+def test_the_record_of_another_user_stays_with_its_rights(store: ObjectStore, keeps_record: bool) -> None:
+    store.up(history=SharedHistory(claim="past"))
+    own = sorted(path for path in store.objects if "lifetime" in path)
+    objects = render.objects(job_file("demo", worker=1, image="tf:1"))
+    client: Any = store
+    plan = apply.apply(client, "ns", "demo", objects, keeps_record=keeps_record)
+    kept = sorted(path for path in store.objects if "lifetime" in path)
+    if keeps_record:
+        assert kept == own
+    else:
+        assert not any("/jobs/" in path or "/serviceaccounts/" in path for path in kept)
+    assert bool(plan.changes) is not keeps_record
+
+
 def test_limits_of_a_cluster(store: ObjectStore) -> None:
     store.up(max_duration=3600)
     assert lifetime.limits([store.job()]) == Limits(3600, None)
