@@ -19,6 +19,7 @@ from rows import (
     leases,
     mirrored,
     preemptions,
+    records,
     removals,
     scaling,
     scripts,
@@ -296,6 +297,7 @@ ROWS = [
     *sessions(),
     *commands.rows(),
     *leases.rows(),
+    *records.rows(),
     *api_server.rows(),
     *scripts.removals(),
     *unready(),
@@ -305,4 +307,5 @@ ON_KIND = [
     *mirrored.rows(), *preemptions.rows(), *signals(), *scripts.losses("ps/0: killed (exit code 137)"),
     *scripts.coordinators("does not answer: its server is stopped"), *frozen_sessions(), *removals.on_kind(),
     *scaling.on_kind(), *data_service.rows(), *dns.rows(), *hostile.rows(), *api_server.restarts(), *pulls(),
+    *records.on_kind(),
 ]  # fmt: skip
