@@ -91,7 +91,7 @@ class RecordStatus(NamedTuple):
     """The record of a cluster in a shared history.
 
     Attributes:
-        place: such as "claim past".
+        place: such as "claim past" or "bucket s3://team/past".
         problem: what keeps the record from being written; "" if nothing.
     """
 

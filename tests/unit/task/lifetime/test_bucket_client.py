@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from http.client import HTTPSConnection
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -13,7 +15,6 @@ import pytest
 from fakes.lying_server import LyingServer, text
 
 from tfk8s.core.history.shared import BucketPlace
-from tfk8s.task.lifetime.object_server import FAILURES
 from tfk8s.task.lifetime.record import bucket_client, bucket_keys, bucket_server
 from tfk8s.task.lifetime.record.bucket_client import BucketClient
 from tfk8s.task.lifetime.record.bucket_keys import BucketKeys, source_of
@@ -131,9 +132,25 @@ def test_a_connection_that_the_server_has_closed_is_made_again(client: BucketCli
     assert [client.get("a", 10) for _ in range(3)] == [b"hello"] * 3
 
 
-def test_a_server_that_is_not_there_is_an_error(lying_server: LyingServer) -> None:
-    with pytest.raises(FAILURES):
+def test_a_server_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(ConnectionRefusedError):
         BucketClient(PLACE, "http://127.0.0.1:1", STATIC, "auto").put("a", b"")
+
+
+def test_a_certificate_that_nobody_trusts_is_a_failure_of_the_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(connection: HTTPSConnection) -> None:
+        raise ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate")
+
+    monkeypatch.setattr(HTTPSConnection, "connect", connect)
+    with pytest.raises(BucketFailure, match="CERTIFICATE_VERIFY_FAILED") as caught:
+        BucketClient(PLACE, "https://127.0.0.1:1", STATIC, "auto").put("a", b"")
+    assert not isinstance(caught.value, ValueError)
+
+
+def test_a_token_without_a_file_is_an_error(tmp_path: Path) -> None:
+    environment = {"AWS_ROLE_ARN": "a", "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "none")}
+    with pytest.raises(BucketFailure, match="the token's file can't be read: No such file or directory"):
+        source_of(environment, "s3", "us-east-1")()
 
 
 def test_the_bucket_tells_its_region(lying_server: LyingServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,8 +132,13 @@ def _clean(value: str, name: str) -> str:
 
 
 def _token_file(path: str) -> str:
-    with Path(path).open(encoding="ascii", errors="replace") as file:
-        return _clean(file.read(_MOST), "the token's file")
+    try:
+        with Path(path).open(encoding="ascii", errors="replace") as file:
+            return _clean(file.read(_MOST), "the token's file")
+    except OSError as error:  # a missing one is not taken for a missing folder of the record
+        if isinstance(error, BucketFailure):
+            raise
+        raise BucketFailure(f"the token's file can't be read: {error.strerror}") from None
 
 
 def _ask(method: str, url: str, headers: Mapping[str, str], content: bytes = b"") -> bytes:

@@ -82,9 +82,15 @@ class BucketServer:
         """Close the connection; the next request makes another."""
         self._connection.close()
 
+    def _connect(self) -> None:
+        try:
+            self._connection.connect()
+        except ssl.SSLCertVerificationError as error:  # a ValueError, too: not as an answer of an API server
+            raise BucketFailure(f"{self.host}: {error.strerror or error}") from None
+
     def _send(self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int) -> HttpAnswer:
         if self._connection.sock is None:
-            self._connection.connect()
+            self._connect()
         with _cut_off(self._connection.sock, LONGEST):
             self._connection.request(method, target, content, dict(headers))
             response = self._connection.getresponse()
