@@ -13,7 +13,7 @@ from kube_api import KubeApi
 from moto_bucket import KEYS, make_bucket, moto_server
 from on_cluster import make_job, make_job_file, until_gone
 
-from tests.cluster.test_records import keeper
+from tests.cluster.test_records import writers
 from tfk8s import api, polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
@@ -87,10 +87,10 @@ def test_a_colleague_reads_what_pods_have_written(
     run = cluster.start(Script(path=tmp_path / "script.py", arguments=("--api-token", PLANTED)))
     polling.wait_until(lambda: cluster.status().scripts[-1].exit_code == 0, "the script to end", 120)
     polling.wait_until(lambda: b'"tasks"' in kept(server), "the record to be in the bucket", 120)
-    (first,) = keeper(client, team, "told")
+    (first,) = writers(client, team, "told")
     said = client.text(f"{paths.collection('Pod', team)}/{first}/log")
     client.send("DELETE", f"{paths.collection('Pod', team)}/{first}", {"gracePeriodSeconds": 0})  # as a kill -9
-    (second, *_) = polling.wait_until(lambda: set(keeper(client, team, "told")) - {first}, "its successor", 120)
+    (second, *_) = polling.wait_until(lambda: set(writers(client, team, "told")) - {first}, "its successor", 120)
     said += client.text(f"{paths.collection('Pod', team)}/{second}/log")
     cluster.down()
 
@@ -119,8 +119,13 @@ def test_a_bucket_that_refuses_costs_no_limit(client: KubeApi, team: str, server
     backend = KubernetesBackend(namespace=team)
     history = SharedHistory(bucket="s3://nobody", endpoint=server, secret="missing")
     backend.apply(make_job_file("shut", make_job(), max_duration=40, history=history))
-    (pod,) = polling.wait_until(lambda: keeper(client, team, "shut"), "the pod that keeps the limit", 120)
-    log = f"{paths.collection('Pod', team)}/{pod}/log"
-    told = "error: the history is not written: the pod has no keys for the bucket"
-    polling.wait_until(lambda: told in client.text(log), "what the pod says", 60)
+
+    def said() -> str:
+        record = backend.observe("shut").record
+        assert record
+        assert record.place == "bucket s3://nobody"
+        return record.problem
+
+    told = "the pod has no keys for the bucket: the history's secret in the job file names some"
+    polling.wait_until(lambda: said() == told, "the reason", 60)
     until_gone(backend, "shut")

@@ -61,7 +61,7 @@ def writers(client: KubeApi, team: str, name: str) -> list[str]:
     return [
         pod["metadata"]["name"] for pod in pods
         if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
-        and "persistentVolumeClaim" in str(pod["spec"])
+        and "TFK8S_HISTORY" in str(pod["spec"])
     ]  # fmt: skip
 
 

@@ -280,7 +280,8 @@ def test_what_pods_have_written_is_read(written: Callable[[RecordedCluster, str]
     successor = written(cluster, "second")
     successor.step()
     cluster.now += 100
-    successor.end("removed, idle for 1h")
+    cluster.notes |= to_notes([{"kind": "end", "time": cluster.now, "reason": "removed, idle for 1h"}])
+    successor.end()
     (row,) = tfk8s.history(bucket=URL)
     assert (row.state, row.reason, row.ended) == ("ended", "removed, idle for 1h", CREATED + 101)
     past = Past("demo", row.number)

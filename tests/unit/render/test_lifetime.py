@@ -191,6 +191,17 @@ def test_a_missing_secret_keeps_no_pod_from_its_start() -> None:
     assert {"name": "history", "emptyDir": {}} in spec["volumes"]
 
 
+def test_the_pod_of_the_limits_knows_neither_the_bucket_nor_its_keys() -> None:
+    history = SharedHistory(bucket="s3://team", secret="keys", endpoint="http://minio.example", logs=True)
+    objects = of(history=history, max_duration=60, idle=60)
+    record, limits = (item["spec"]["template"]["spec"] for item in objects if item["kind"] == "Job")
+    for word in ("AWS_", "keys", "s3://team", "minio", "emptyDir"):
+        assert word in str(record)
+        assert word not in str(limits)
+    others = [item for item in objects if item["kind"] != "Job"]
+    assert "secretKeyRef" not in str(others)
+
+
 def test_no_claim_keeps_the_pod_of_the_limits_from_its_start() -> None:
     objects = of(history=SharedHistory(claim="past"), max_duration=60)
     record, limits = (item["spec"]["template"]["spec"] for item in objects if item["kind"] == "Job")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.unit.task.lifetime.test_record_writer import CREATED, OBJECTS, UID, RecordedCluster, verb
 from tfk8s.core.history.facts import MAX_AGE, MAX_ENTRIES
 from tfk8s.core.history.shared import FOLDER, INDEX, marker_name, record_name, to_notes
+from tfk8s.polling import wait_until
 from tfk8s.task.lifetime.record.bucket_client import ListedObject
 from tfk8s.task.lifetime.record.bucket_server import BucketFailure
 from tfk8s.task.lifetime.record.record_files import RecordFiles
@@ -252,6 +253,11 @@ def writer(cluster: RecordedCluster, bucket: KeptObjects, volume: Path) -> Recor
     )  # fmt: skip
 
 
+def note_end(cluster: RecordedCluster) -> None:
+    """Leave the word that the Job of the limits leaves before it ends the pod."""
+    cluster.notes |= to_notes([{"kind": "end", "time": cluster.now, "reason": "removed, idle for 1h"}])
+
+
 def kinds(bucket: KeptObjects) -> list[str]:
     content = bucket.objects.get(f"{FOLDER}/{RECORD}/facts.jsonl", b"")
     return [json.loads(line)["kind"] for line in content.splitlines()]
@@ -260,7 +266,8 @@ def kinds(bucket: KeptObjects) -> list[str]:
 def test_the_end_is_in_the_bucket(cluster: RecordedCluster, bucket: KeptObjects, tmp_path: Path) -> None:
     cluster.notes = to_notes([verb()])
     made = writer(cluster, bucket, tmp_path)
-    made.end("removed, idle for 1h")
+    note_end(cluster)
+    made.end()
     assert kinds(bucket) == ["start", "verb", "end"]
     assert cluster.said == []
 
@@ -278,13 +285,43 @@ def test_a_bucket_that_refuses_is_told_once_and_so_is_its_return(
     assert kinds(bucket) == ["start"]
 
 
+def test_a_bucket_that_refuses_from_the_beginning_ends_the_pod(
+    cluster: RecordedCluster, bucket: KeptObjects, tmp_path: Path
+) -> None:
+    made, bucket.refuses = writer(cluster, bucket, tmp_path), True
+    made.start()
+    assert made.wait() == "PUT s3://team/x: 403 AccessDenied"
+
+
+def test_an_outage_after_the_first_success_ends_no_pod_and_loses_nothing(
+    cluster: RecordedCluster, bucket: KeptObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfk8s.task.lifetime.record.record_writer.INTERVAL", 0.01)
+    made = writer(cluster, bucket, tmp_path)
+    made.start()
+    wait_until(lambda: "start" in kinds(bucket), "the first facts", 10)
+    bucket.refuses = True
+    cluster.notes = to_notes([verb()])
+    bucket.now += 7200
+    wait_until(lambda: cluster.said, "the failure", 10)
+    cluster.now += 7200
+    looks = cluster.gets
+    wait_until(lambda: cluster.gets > looks + 9, "more looks", 10)
+    bucket.refuses = False
+    wait_until(lambda: cluster.said[1:] == ["the history is written again"], "the bucket", 10)
+    note_end(cluster)
+    made.end()
+    assert kinds(bucket) == ["start", "verb", "end"]
+
+
 def test_a_bucket_that_refuses_at_the_end_keeps_no_limit_from_being_reached(
     cluster: RecordedCluster, bucket: KeptObjects, tmp_path: Path
 ) -> None:
     made = writer(cluster, bucket, tmp_path)
     made.step()
     bucket.refuses = True
-    made.end("removed, idle for 1h")
+    note_end(cluster)
+    made.end()
     assert cluster.said == ["error: the history is not written: PUT s3://team/x: 403 AccessDenied"]
 
 
@@ -295,26 +332,31 @@ def test_a_bucket_that_hangs_at_the_end_keeps_no_limit_from_being_reached(
     made.step()
     monkeypatch.setattr(bucket, "put", lambda *_: test_ends.wait(60))
     begin = time.monotonic()
-    made.end("removed, idle for 1h")
+    note_end(cluster)
+    made.end()
     assert time.monotonic() - begin < 10
     test_ends.set()
 
 
-@given(st.lists(st.integers(0, 12), min_size=1, max_size=5))
-def test_pods_that_die_at_any_request_lose_nothing(tmp_path_factory: pytest.TempPathFactory, deaths: list[int]) -> None:
-    """Each pod has an empty volume, and dies after some requests; the next goes on."""
+@given(st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=1, max_size=5))
+def test_pods_that_die_at_any_request_lose_nothing(
+    tmp_path_factory: pytest.TempPathFactory, deaths: list[tuple[int, bool]]
+) -> None:
+    """Each writer dies after some requests; the next goes on, in an empty volume of another pod or in the same one."""
     base = tmp_path_factory.mktemp("pods")
     cluster, bucket = RecordedCluster(base), KeptObjects()
-    told = []
-    for number, requests in enumerate(itertools.chain(deaths, [1000])):
+    told, volume = [], base / "first"
+    for number, (requests, is_other_pod) in enumerate(itertools.chain(deaths, [(1000, False)])):
         told.append(verb(token=f"{number:08x}", time=CREATED + number))
         cluster.notes |= to_notes(told[-1:])
-        made = writer(cluster, bucket, base / str(number))
+        volume = base / str(number) if is_other_pod else volume
+        made = writer(cluster, bucket, volume)
         bucket.left = requests
         made.step()
         made.step()
         cluster.now += 100
     cluster.now += 1
-    made.end("removed, idle for 1h")
+    note_end(cluster)
+    made.end()
     found = kinds(bucket)
     assert (found[0], found[-1], found.count("verb"), found.count("start")) == ("start", "end", len(told), 1)

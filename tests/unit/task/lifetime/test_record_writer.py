@@ -41,10 +41,11 @@ class RecordedCluster:
         self.pods: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
         self.logs: dict[str, list[str]] = {}
-        self.is_token_refused = False
+        self.is_token_refused, self.gets = False, 0
         self.silent, self.cut = set[str](), b""  # pods whose node does not answer; the begin of a line
 
     def get(self, item: RemovableObject) -> Answer:
+        self.gets += 1
         if self.is_token_refused:
             raise TokenRefused("Unauthorized")
         bodies = {

@@ -137,11 +137,17 @@ def record(keepers: Iterable[tuple[Object, Object | None]], events: Events) -> R
     """
     for job, pod in keepers:
         if is_record(job):
-            volumes = job["spec"]["template"]["spec"].get("volumes", ())
-            claims = (volume["persistentVolumeClaim"] for volume in volumes if "persistentVolumeClaim" in volume)
-            place = next((f"claim {claim['claimName']}" for claim in claims), "")
-            return RecordStatus(place, _last_word(pod) or _why_no_pod(job, pod, events))
+            return RecordStatus(_place(job), _last_word(pod) or _why_no_pod(job, pod, events))
     return None
+
+
+def _place(record: Object) -> str:
+    """Return the claim or the bucket that a record's Job writes to; "" if somebody else has changed the Job."""
+    if bucket := containers.template_variables(record).get("TFK8S_BUCKET"):
+        return f"bucket {bucket}"
+    volumes = record["spec"]["template"]["spec"].get("volumes", ())
+    claims = (volume["persistentVolumeClaim"] for volume in volumes if "persistentVolumeClaim" in volume)
+    return next((f"claim {claim['claimName']}" for claim in claims), "")
 
 
 def _last_word(pod: Object | None) -> str:

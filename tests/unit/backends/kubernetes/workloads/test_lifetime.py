@@ -223,6 +223,10 @@ FULL = {"exitCode": 1, "message": "No space left on device\nmore"}
 
 
 @pytest.mark.parametrize(
+    ("history", "place"),
+    [(SharedHistory(claim="past"), "claim past"), (SharedHistory(bucket="s3://team/past"), "bucket s3://team/past")],
+)
+@pytest.mark.parametrize(
     ("status", "warnings", "problem"),
     [
         ({"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": FULL}}, [], FULL),
@@ -232,9 +236,9 @@ FULL = {"exitCode": 1, "message": "No space left on device\nmore"}
     ],
 )
 def test_status_says_why_the_record_is_not_written_and_the_limits_are_kept_even_so(
-    store: ObjectStore, status: Object, warnings: list[str], problem: object
+    store: ObjectStore, status: Object, warnings: list[str], problem: object, history: SharedHistory, place: str
 ) -> None:
-    store.up(max_duration=3600, history=SharedHistory(claim="past"))
+    store.up(max_duration=3600, history=history)
     jobs = [item for path, item in store.objects.items() if "/jobs/" in path]
     record = next(filter(lifetime.is_record, jobs))
     pod = {
@@ -245,7 +249,7 @@ def test_status_says_why_the_record_is_not_written_and_the_limits_are_kept_even_
     keepers = lifetime.keepers(jobs, [pod])
     found = lifetime.record(keepers, {"pod": PodEvents(warnings=warnings)})
     assert found
-    assert found.place == "claim past"
+    assert found.place == place
     assert found.problem == "No space left on device" if problem == FULL else str(problem) in found.problem
     assert bool(found.problem) == bool(problem)
     assert lifetime.limits_problem(keepers, {}) == ""
