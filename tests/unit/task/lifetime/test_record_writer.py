@@ -191,6 +191,27 @@ def test_an_end_that_a_down_has_told_long_ago_is_none(cluster: RecordedCluster) 
     assert cluster.facts("end") == []
 
 
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_cluster_that_goes_on_after_an_end_has_none(cluster: RecordedCluster, is_removed: bool) -> None:
+    """The first pod ends by a `down` that is killed then; another pod sees whether the cluster goes on."""
+    cluster.notes = to_notes([verb(), {"kind": "end", "time": cluster.now, "reason": REMOVED}])
+    cluster.writer().end()
+    assert fold(cluster.facts(), "demo", 1).row.reason == REMOVED
+    cluster.now += 3600
+    assert cluster.config_map
+    if is_removed:
+        cluster.config_map["metadata"]["deletionTimestamp"] = "2026-11-28T05:40:00Z"
+    successor = cluster.writer()
+    successor.look()
+    assert fold(cluster.facts(), "demo", 1).row.state == ("ended" if is_removed else "open")
+    assert [fact["kind"] for fact in cluster.facts()][:2] == ["start", "verb"]
+    cluster.notes |= to_notes([{"kind": "end", "time": cluster.now, "reason": "removed, idle for 1h"}])
+    if not is_removed:
+        successor.end()
+        row = fold(cluster.facts(), "demo", 1).row
+        assert (row.ended, row.reason) == (cluster.now, "removed, idle for 1h")
+
+
 def test_a_record_that_somebody_has_removed_begins_again(
     cluster: RecordedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

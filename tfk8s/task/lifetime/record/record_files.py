@@ -71,6 +71,12 @@ class RecordFiles:
         """Yield the facts but the longest, without torn lines; OSError if the volume can't be read."""
         return (fact for line in _read(self._path / FACTS) if len(line) < _LONGEST and (fact := facts.parse(line)))
 
+    def reopen(self) -> None:
+        """Leave out the ends that earlier pods have written; OSError if the volume can't be written."""
+        path = self._path / FACTS
+        if _size(path) <= _MAX_READ:
+            replace_file(path, b"".join(line for line in _read(path) if not _is_end(line)))
+
     def add_events(self, events: Iterable[dict[str, Any]]) -> None:
         """Append events. Of too many, the older half goes."""
         path = self._path / EVENTS
@@ -121,6 +127,10 @@ class RecordFiles:
         newest = sorted(ages, key=lambda path: ages[path], reverse=True)
         for path in (*newest[most - 1 :], *(path for path in newest if ages[path] < time.time() - older)):
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_end(line: bytes) -> bool:
+    return len(line) < _LONGEST and (facts.parse(line) or {}).get("kind") == "end"
 
 
 def _append_line(path: Path, plain: object) -> None:

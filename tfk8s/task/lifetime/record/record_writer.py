@@ -185,6 +185,8 @@ class RecordWriter:
         if self._mirror:
             self._mirror.restore(record_name(self._config_map.name, metadata["uid"]), self._created)
         known = list(files.facts())
+        if any(fact.get("kind") == "end" for fact in known) and "deletionTimestamp" not in metadata:
+            files.reopen()  # a `down` was killed after it had told the end, or a guess was wrong
         self._known = set(map(_identity, known))
         self._ended_scripts = {facts.text(fact, "command") for fact in known if fact.get("kind") == "script"}
         told = [fact for fact in known if fact.get("requests")]
