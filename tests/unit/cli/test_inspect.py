@@ -171,14 +171,15 @@ def test_status_says_who_starts_the_tasks_together(run: Run, backend: FakeBacken
     assert run("status", "mnist")[1].endswith("\n\ngang: PodGroup\n")
 
 
+@pytest.mark.parametrize("place", ["claim past", "bucket s3://team/past"])
 @pytest.mark.parametrize(
     ("problem", "words"), [("", ""), ("No space left on device", "; it is not written: No space left on device")]
 )
-def test_status_says_where_the_record_is(run: Run, backend: FakeBackend, problem: str, words: str) -> None:
-    record = RecordStatus("claim past", problem)
+def test_status_says_where_the_record_is(run: Run, backend: FakeBackend, problem: str, words: str, place: str) -> None:
+    record = RecordStatus(place, problem)
     backend.updates = [lambda status: dataclasses.replace(status, record=record)] * 4
-    assert run("status", "mnist")[1].endswith(f"\n\nhistory: claim past{words}\n")
-    assert json.loads(run("status", "mnist", "-o", "json")[1])["history"] == {"place": "claim past", "problem": problem}
+    assert run("status", "mnist")[1].endswith(f"\n\nhistory: {place}{words}\n")
+    assert json.loads(run("status", "mnist", "-o", "json")[1])["history"] == {"place": place, "problem": problem}
 
 
 def test_status_shows_scripts(run: Run, backend: FakeBackend) -> None:

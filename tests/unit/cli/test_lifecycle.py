@@ -17,6 +17,7 @@ import tfk8s
 from tfk8s import api, polling
 from tfk8s.cli import scripts
 from tfk8s.cluster import gpus
+from tfk8s.core.history.shared import RecordStatus
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile, Task
@@ -65,6 +66,13 @@ def test_second_up_changes_nothing(run: Run, backend: FakeBackend) -> None:
         'cluster "mnist" is up: nothing changed\n',
         "run a script in it: tfk8s submit --local mnist SCRIPT\n",
     )
+
+
+def test_up_says_where_the_record_is(run: Run, backend: FakeBackend) -> None:
+    record = RecordStatus("bucket s3://team/past", "PUT s3://team/past/x: 503 SlowDown")
+    backend.updates = [lambda status: replace(status, record=record)] * 9
+    words = "history: bucket s3://team/past; it is not written: PUT s3://team/past/x: 503 SlowDown\n"
+    assert words in run("up", "mnist.yaml")[2]
 
 
 def test_up_without_waiting(run: Run, backend: FakeBackend) -> None:

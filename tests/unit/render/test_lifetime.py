@@ -142,13 +142,18 @@ def test_the_pod_is_like_the_masters_without_gpus_and_volumes() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("history", [SharedHistory(claim="past"), SharedHistory(bucket="s3://team")])
+def test_the_pod_of_the_record_has_time_for_its_last_look(history: SharedHistory) -> None:
+    spec = job(of(history=history))["spec"]["template"]["spec"]
+    assert spec["terminationGracePeriodSeconds"] > record_writer.LAST_LOOK
+
+
 @pytest.mark.parametrize(("logs", "value"), [(True, "logs"), (False, "events")])
 def test_a_shared_history_alone_makes_the_job(logs: bool, value: str) -> None:
     objects = of(history=SharedHistory(claim="past", logs=logs))
     spec = job(objects)["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert {"name": "TFK8S_HISTORY", "value": value} in container["env"]
-    assert spec["terminationGracePeriodSeconds"] > record_writer.LAST_LOOK
     assert {"name": "history", "persistentVolumeClaim": {"claimName": "past"}} in spec["volumes"]
     assert "history" in [mount["name"] for mount in container["volumeMounts"]]
     (role,) = (item for item in objects if item["kind"] == "Role")
