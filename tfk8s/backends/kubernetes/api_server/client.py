@@ -229,7 +229,7 @@ class Client:
                 never_connected = (
                     not self._has_responded and isinstance(error, errors.NoResponse) and error.had_no_effect
                 )
-                may_repeat = request.method != "POST" or error.had_no_effect
+                may_repeat = errors.may_repeat(request.method, request.body, error)
                 if never_connected or not may_repeat or not retries.wait(error.retry_after):
                     raise
                 if RETRY_TIMEOUT - retries.left > polling.TELL_SECONDS:

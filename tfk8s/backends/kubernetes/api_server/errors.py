@@ -6,7 +6,8 @@ import json
 import re
 import shlex
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 import urllib3.exceptions
@@ -54,6 +55,11 @@ class ApiError(ClusterError):
         super().__init__(message, help=help)
         self.code, self.invalid = code, invalid
 
+    @property
+    def is_stale(self) -> bool:
+        """Return whether somebody else has changed the object since the version in the request."""
+        return self.code == HTTPStatus.CONFLICT and isinstance(self, TemporaryApiError)
+
 
 class NamespaceTerminating(ApiError):
     """The namespace is being deleted, so that nothing can be created in it."""
@@ -90,6 +96,13 @@ class NoResponse(BackendUnreachable):
     def __init__(self, message: str, *, had_no_effect: bool, help: str = _CLUSTER_HELP) -> None:  # noqa: A002
         super().__init__(message, help=help)
         self.had_no_effect, self.retry_after = had_no_effect, 0.0
+
+
+def may_repeat(method: str, body: Mapping[str, Any] | None, error: TemporaryApiError | NoResponse) -> bool:
+    """Return whether a request that has failed may be sent again as it is."""
+    if isinstance(error, ApiError) and error.is_stale and "resourceVersion" in (body or {}).get("metadata", {}):
+        return False  # the version never comes back
+    return method != "POST" or error.had_no_effect
 
 
 def from_response(code: int, body: bytes, context: str, retry_after: str | None = None, path: str = "") -> ApiError:

@@ -71,6 +71,16 @@ def test_a_post_is_not_retried(failure: int | Exception) -> None:
     assert len(transport.requests) == 1
 
 
+@pytest.mark.parametrize(("metadata", "may_repeat"), [({}, True), ({"resourceVersion": "1"}, False)])
+def test_a_change_of_a_version_that_is_gone_is_not_repeated(metadata: dict[str, str], may_repeat: bool) -> None:
+    stale, busy = (errors.from_response(code, b'{"reason": "Conflict"}', "c") for code in (409, 503))
+    assert isinstance(stale, errors.TemporaryApiError)
+    assert isinstance(busy, errors.TemporaryApiError)
+    assert errors.may_repeat("PATCH", {"metadata": metadata}, stale) is may_repeat
+    assert errors.may_repeat("PATCH", {"metadata": metadata}, busy)
+    assert errors.may_repeat("PATCH", None, stale)
+
+
 @pytest.mark.parametrize("failure", [429, REFUSED])
 def test_a_post_without_effect_is_retried(failure: int | Exception) -> None:
     api, _ = connect("{}", failure, '{"a": 1}')
