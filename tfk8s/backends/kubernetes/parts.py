@@ -200,10 +200,11 @@ class SharedNamespace:
 
     def note_bad_places(self, name: str, pods: Sequence[str]) -> bool:
         """Note at pods that they lack their GPUs, so that the next start of their tasks avoids their nodes."""
-        change = {"metadata": {"annotations": {bad_nodes.LACKS_GPUS: "true"}}}
         try:
             for pod in pods:
-                self._client.send("PATCH", paths.pod(self._namespace_of(name), pod), None, change, MERGE)
+                path = paths.pod(self._namespace_of(name), pod)
+                change = {"metadata": {"annotations": bad_nodes.lack_of_gpus(self._client.get(path))}}
+                self._client.send("PATCH", path, None, change, MERGE)
         except ApiError:  # the user may not change pods, or the pod is gone
             return False
         return True

@@ -17,7 +17,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import commands, paths
 from tfk8s.backends.kubernetes.api_server.client import Client, Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.pods import containers, pod_status
+from tfk8s.backends.kubernetes.pods import containers, pod_events, pod_status
 from tfk8s.backends.kubernetes.workloads import avoidance, bad_nodes, ownership, program_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import naming
@@ -96,7 +96,7 @@ def replace_elsewhere(client: Client, cluster: DeployedCluster, task: Task) -> b
     if item is None or ownership.is_of_helm(item):
         return False
     find = _finder(client, cluster.namespace, cluster.name, [item])
-    fault = bad_nodes.read(client, cluster.namespace, find(), [item]).get(name)
+    fault = bad_nodes.read(find(), [item], functools.partial(pod_events.read, client, cluster.namespace)).get(name)
     if fault:
         avoidance.say([(str(task), fault)])
         path = paths.pod(cluster.namespace, name)
@@ -110,7 +110,8 @@ def recreate_pods(client: Client, namespace: str, name: str, workloads: Iterable
     if not sets:
         return
     path = paths.collection("Pod", namespace)
-    faults = bad_nodes.read(client, namespace, _finder(client, namespace, name, sets)(), sets)
+    list_events = functools.partial(pod_events.read, client, namespace)
+    faults = bad_nodes.read(_finder(client, namespace, name, sets)(), sets, list_events)
     others = []
     for item in sets:
         own = {pod: fault for pod, fault in faults.items() if pod.rpartition("-")[0] == item["metadata"]["name"]}

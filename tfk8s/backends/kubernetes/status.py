@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tfk8s import concurrency
@@ -80,12 +81,14 @@ def read(
     keepers = lifetime.keepers(jobs, pods)
     has_waiting = any(map(needs_events, (*by_task.values(), *(pod for _, pod in [*scripts, *warm, *keepers]))))
     master = cluster.workload(cluster.master.job)
-    events = read_events(client, cluster.namespace, [*pods, *jobs, *cluster.workloads.values()]) if has_waiting else {}
+    list_events = functools.cache(functools.partial(pod_events.read, client, cluster.namespace))
+    sources = [*pods, *jobs, *cluster.workloads.values()]
+    events = _grouped(client, cluster.namespace, sources, list_events) if has_waiting else {}
     given = {DATA_SERVICE: cluster.data_service or None, naming.GRACE: cluster.grace}
     error_lines = _error_lines(client, [pod for pod in by_task.values() if pod and pod_status.is_explained_by_log(pod)])
     programs = [pod for task, pod in by_task.items() if pod and cluster.program_job(task.job)]
     progress = read_progress(client, [*programs, *(pod for _, pod in scripts if pod)])
-    bad = bad_nodes.read(client, cluster.namespace, pods, cluster.workloads.values())
+    bad = bad_nodes.read(pods, cluster.workloads.values(), list_events)
     tasks = [
         dataclasses.replace(
             _task(cluster, task, pod, events, error_lines),
@@ -252,9 +255,14 @@ def needs_events(pod: Object | None) -> bool:
 
 def read_events(client: Reader, namespace: str, sources: Iterable[Object]) -> pod_events.Events:
     """Return the events that explain why pods and Jobs of a namespace wait, and what Kueue says of them."""
+    return _grouped(client, namespace, sources, lambda: pod_events.read(client, namespace))
+
+
+def _grouped(
+    client: Reader, namespace: str, sources: Iterable[Object], list_events: Callable[[], Sequence[Object]]
+) -> pod_events.Events:  # fmt: skip
     said = queues.read(client, namespace) if any(map(queues.is_waiting, sources)) else {}
-    events = client.get(paths.collection("Event", namespace), pod_events.QUERY)["items"]
-    return pod_events.group(events, client.context, said)
+    return pod_events.group(list_events(), client.context, said)
 
 
 def _error_lines(client: Reader, crashed: Sequence[Object]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.core.spec import Job, Task
 from tfk8s.core.status import Phase, TaskStatus
 from tfk8s.errors import ClusterError, TaskUnreachable
+from tfk8s.render import manifests
 
 
 def test_each_stateful_set_describes_the_whole_cluster() -> None:
@@ -50,6 +52,29 @@ def test_a_script_elsewhere_has_the_grace_of_its_cluster(note: str, expected: st
         item["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     reader: Any = SimpleNamespace(get=lambda *_: {"items": []}, context="kind")
     assert status.read(reader, deployed.describe(items)).variables.get("TFK8S_GRACE") == expected
+
+
+def test_events_take_one_request() -> None:
+    """They explain why a pod waits, and tell of the nodes of earlier pods."""
+    items = stateful_sets()
+    for item in items:
+        item["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    labels = {"statefulset.kubernetes.io/pod-name": "demo-chief-0", manifests.COMPONENT: "chief"}
+    metadata = {"name": "demo-chief-0", "uid": "1", "labels": labels, "creationTimestamp": created}
+    pod = {"metadata": metadata, "spec": {"containers": []}, "status": {"phase": "Pending"}}
+    requests = []
+
+    class Api:
+        context = "kind"
+
+        def get(self, path: str, query: object = None) -> dict[str, Any]:
+            requests.append(path.rpartition("/")[2])
+            return {"items": [pod] if path.endswith("/pods") else []}
+
+    reader: Any = Api()
+    status.read(reader, deployed.describe(items))
+    assert requests.count("events") == 1
 
 
 def broken(part: str, value: object) -> list[dict[str, Any]]:

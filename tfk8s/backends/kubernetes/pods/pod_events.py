@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.pods import image_pull, queues
 from tfk8s.backends.kubernetes.pods.image_pull import Pull
 from tfk8s.core.job_file.spot import KARPENTER, SPOT_NODES
@@ -72,6 +74,12 @@ class PodEvents:
 
 
 Events = Mapping[str, PodEvents]
+
+
+def read(client: Reader, namespace: str) -> list[Object]:
+    """Return the events of a namespace that `QUERY` selects."""
+    events: list[Object] = client.get(paths.collection("Event", namespace), QUERY)["items"]
+    return events
 
 
 def group(events: Iterable[Object], context: str, said: Mapping[str, str] | None = None) -> Events:

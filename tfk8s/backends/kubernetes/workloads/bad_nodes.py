@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from itertools import groupby
 from typing import NamedTuple
 
-from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pods import containers, disruptions, pod_status
-from tfk8s.backends.kubernetes.pods.pod_events import QUERY
 from tfk8s.core.programs import read_end
 from tfk8s.render import manifests, placement, program_job, script_job
 from tfk8s.render.pods import Object
 
-LACKS_GPUS = "tfk8s.dev/lacks-gpus"  # an annotation of pods whose GPUs TensorFlow does not see
+_LACKS_GPUS = "tfk8s.dev/lacks-gpus"  # an annotation: the restarts of the container in which TensorFlow saw too few
 _REFUSED = "UnexpectedAdmissionError"  # of a pod whose GPU the node's device plugin does not give
 _CRASHES = 2  # of a server: one crash may be that of its graph
 _NO_FAULTS = (0, 143)  # the server was told to end
@@ -62,10 +59,10 @@ def find(pods: Iterable[Object], events: Sequence[Object] = ()) -> dict[str, Fau
     found = {}
     for name, group in groupby(sorted(pods, key=stable_name), stable_name):
         *earlier, last = group  # by age, since `sorted` is stable
-        if LACKS_GPUS in last["metadata"].get("annotations", {}):
+        if _lacks_gpus(last):
             found[name] = Fault(last["spec"]["nodeName"], "sees no GPUs")
             continue
-        good, avoided = running.get(_job(last), set()), placement.avoided_once(last)
+        good, avoided = running.get(_job(last), set()), placement.avoided(last["spec"])
         of_pods = (Fault(pod["spec"]["nodeName"], _fault(pod)) for pod in (last, *reversed(earlier)))
         for fault in (*of_pods, *_of_events(last, events)):
             if fault.reason and good and fault.node not in {*good, *avoided}:
@@ -74,12 +71,15 @@ def find(pods: Iterable[Object], events: Sequence[Object] = ()) -> dict[str, Fau
     return found
 
 
-def read(client: Reader, namespace: str, pods: Sequence[Object], workloads: Iterable[Object]) -> dict[str, Fault]:
+def read(
+    pods: Sequence[Object], workloads: Iterable[Object], events: Callable[[], Sequence[Object]]
+) -> dict[str, Fault]:  # fmt: skip
     """Return the result of `find`, with the events of the namespace if a StatefulSet has lately created a pod again.
 
     Args:
         pods: the pods of tasks.
         workloads: the StatefulSets and Jobs of the same tasks.
+        events: returns the events.
     """
     begin = time.time() - _EVENTS_KEPT
     if latest := max((pod_status.seconds(_age(pod)) for pod in pods if _IN_SET in _labels(pod)), default=0.0):
@@ -87,11 +87,24 @@ def read(client: Reader, namespace: str, pods: Sequence[Object], workloads: Iter
     if latest <= begin:
         return find(pods)
     try:
-        return find(pods, client.get(paths.collection("Event", namespace), QUERY)["items"])
+        return find(pods, events())
     except ApiError as error:
         if error.code != HTTPStatus.FORBIDDEN:
             raise
         return find(pods)
+
+
+def lack_of_gpus(pod: Object) -> Object:
+    """Return the annotations of a pod in whose container TensorFlow does not see all GPUs, until it restarts."""
+    return {_LACKS_GPUS: _restarts(pod)}
+
+
+def _lacks_gpus(pod: Object) -> bool:
+    return bool(pod["metadata"].get("annotations", {}).get(_LACKS_GPUS) == _restarts(pod))
+
+
+def _restarts(pod: Object) -> str:
+    return str(sum(item["restartCount"] for item in containers.statuses(pod)))
 
 
 def stable_name(pod: Object) -> str:
@@ -117,7 +130,7 @@ def _age(item: Object) -> str:
 
 def _runs(pod: Object) -> bool:
     """Return whether a pod has what it needs of its node."""
-    if "deletionTimestamp" in pod["metadata"] or LACKS_GPUS in pod["metadata"].get("annotations", {}):
+    if "deletionTimestamp" in pod["metadata"] or _lacks_gpus(pod):
         return False
     if pod_status.is_node_silent(pod):
         return False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +14,7 @@ from tfk8s.backends.kubernetes.api_server.errors import from_response
 from tfk8s.backends.kubernetes.workloads import bad_nodes
 from tfk8s.backends.kubernetes.workloads.bad_nodes import Fault
 from tfk8s.core.programs import end_message
+from tfk8s.render import placement
 from tfk8s.render.pods import Object
 
 RUNS: Object = {"running": {}}
@@ -75,7 +75,10 @@ def test_a_failure_that_others_do_not_have(failed: Object, reason: str) -> None:
 def test_a_task_that_failed_on_a_node_and_runs_on_another() -> None:
     pods = [pod(0, "bad", KILLED, age=2), pod(0, "worse", **EVICTED, age=1), pod(0, "good", RUNS)]
     assert bad_nodes.find(pods) == {"demo-worker-0": Fault("bad", "ended with exit code 137")}
-    pods[2]["metadata"]["annotations"] = {"tfk8s.dev/avoided": "bad"}  # its start has avoided the node
+    pods[2] |= placement.away_from(pods[2], ["bad"])  # its start has avoided the node
+    assert bad_nodes.find(pods) == {}
+    pods[2] = pod(0, "good", RUNS)
+    pods[2]["spec"] |= placement.away_from({"metadata": {}, "spec": {}}, ["bad"])["spec"]  # by the job file
     assert bad_nodes.find(pods) == {}
     deleted = pod(0, "bad", KILLED, age=1)
     deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -84,8 +87,11 @@ def test_a_task_that_failed_on_a_node_and_runs_on_another() -> None:
 
 def test_a_pod_without_its_gpus() -> None:
     lacking = pod(0, "bad", RUNS)
-    lacking["metadata"]["annotations"] = {bad_nodes.LACKS_GPUS: "true"}
+    lacking["metadata"]["annotations"] = bad_nodes.lack_of_gpus(lacking)
     assert bad_nodes.find([lacking, pod(1, "good", RUNS)]) == {"demo-worker-0": Fault("bad", "sees no GPUs")}
+    lacking["status"]["containerStatuses"][0]["restartCount"] += 1  # it may see them now
+    assert bad_nodes.find([lacking, pod(1, "good", RUNS)]) == {}
+    assert bad_nodes.find([pod(1, "bad", KILLED), lacking]) == {}
 
 
 STATES = st.sampled_from([RUNS, CRASHED, KILLED, None])
@@ -117,11 +123,11 @@ class Events:
     def __init__(self, *events: Object, code: int = 0) -> None:
         self._events, self._code, self.requests = events, code, 0
 
-    def get(self, path: str, query: object) -> Object:
+    def read(self) -> Sequence[Object]:
         self.requests += 1
         if self._code:
             raise from_response(self._code, b"{}", "test")
-        return {"items": list(self._events)}
+        return self._events
 
 
 def moment(ago: float) -> str:
@@ -163,17 +169,15 @@ BACK_OFF = event("BackOff", "Back-off restarting failed container server in pod 
     ],
 )
 def test_a_server_that_failed_on_a_node_and_runs_on_another(made: Object, reason: str) -> None:
-    client: Any = Events(made)
     workload = {"metadata": {"creationTimestamp": moment(1000)}}
     expected = {"demo-worker-0": Fault("bad", reason)} if reason else {}
-    assert bad_nodes.read(client, "ns", [server(50)], [workload]) == expected
-    forbidden: Any = Events(code=403)
-    assert bad_nodes.read(forbidden, "ns", [server(50)], [workload]) == {}
+    assert bad_nodes.read([server(50)], [workload], Events(made).read) == expected
+    assert bad_nodes.read([server(50)], [workload], Events(code=403).read) == {}
 
 
 @pytest.mark.parametrize("ago", [970, 990, 10_000])
 def test_only_a_pod_that_was_created_again_needs_a_request(ago: float) -> None:
-    client: Any = Events(BACK_OFF)
+    events = Events(BACK_OFF)
     begin = {"metadata": {"creationTimestamp": moment(max(1000, ago + 500 * (ago > 5000)))}}
-    assert bad_nodes.read(client, "ns", [server(ago)], [begin]) == {}
-    assert client.requests == 0
+    assert bad_nodes.read([server(ago)], [begin], events.read) == {}
+    assert events.requests == 0
