@@ -97,10 +97,12 @@ def replace_elsewhere(client: Client, cluster: DeployedCluster, task: Task) -> b
         return False
     find = _finder(client, cluster.namespace, cluster.name, [item])
     fault = bad_nodes.read(find(), [item], functools.partial(pod_events.read, client, cluster.namespace)).get(name)
-    if fault:
+    path = paths.pod(cluster.namespace, name)
+    if fault and avoidance.news(item, {name: fault}):
         avoidance.say([(str(task), fault)])
-        path = paths.pod(cluster.namespace, name)
         avoidance.replace(client, item, [fault.node], find, lambda: client.send("DELETE", path))
+    elif fault:
+        client.send("DELETE", path)
     return fault is not None
 
 
@@ -115,6 +117,7 @@ def recreate_pods(client: Client, namespace: str, name: str, workloads: Iterable
     others = []
     for item in sets:
         own = {pod: fault for pod, fault in faults.items() if pod.rpartition("-")[0] == item["metadata"]["name"]}
+        own = avoidance.news(item, own)
         if not own or ownership.is_of_helm(item):
             others.append(item)
             continue
@@ -129,8 +132,8 @@ def recreate_pods(client: Client, namespace: str, name: str, workloads: Iterable
 def recover(client: Client, namespace: str, name: str, objects: Iterable[Object]) -> None:
     """Finish what a restart that was killed has left half-done, for the objects that `up` has applied."""
     for item in objects:
-        if item["kind"] == "StatefulSet" and pod_status.is_on_delete(item):
-            avoidance.recover(client, item, _finder(client, namespace, name, [item])())
+        if item["kind"] == "StatefulSet" and avoidance.is_open(item):
+            avoidance.recover(client, item, _finder(client, namespace, name, [item]))
 
 
 def _finder(client: Client, namespace: str, name: str, stateful_sets: Iterable[Object]) -> Callable[[], list[Object]]:
