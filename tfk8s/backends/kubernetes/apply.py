@@ -79,10 +79,11 @@ def apply(
     before = [None if item in ended else item for item in before]
     if not dry_run:
         delete_each(client, namespace, ended)
+    wanted = list(zip(before, objects, strict=True))
     after = (
-        [helm.preview(client, namespace, *pair) for pair in zip(objects, before, strict=True)]
+        [helm.preview(client, namespace, item, old) for old, item in wanted]
         if by_helm
-        else list(_apply_all(client, namespace, objects, secrets, dry_run=dry_run, force=wish is not None))
+        else list(_apply_all(client, namespace, wanted, secrets, dry_run=dry_run, force=wish is not None))
     )
     pairs = [*zip(before, after, strict=True), *((old, None) for old in obsolete)]
     restarted = [(old, new) for old, new in pairs if old and new and changes.template(old) != changes.template(new)]
@@ -110,7 +111,7 @@ def _previewed(
 ) -> list[tuple[Object, Object]]:
     """Return the StatefulSets and Jobs of programs that exist, each with what the API server would make of it."""
     running = [(old, item) for old, item in zip(before, objects, strict=True) if old and manifests.has_tasks(item)]
-    after = _apply_all(client, namespace, [item for _, item in running], (), dry_run=True, force=force)
+    after = _apply_all(client, namespace, running, (), dry_run=True, force=force)
     return [(old, new) for (old, _), new in zip(running, after, strict=True)]
 
 
@@ -135,26 +136,26 @@ def _why_refused(name: str, pairs: Iterable[tuple[Object | None, Object]]) -> In
 def _apply_all(
     client: Client,
     namespace: str,
-    objects: Sequence[Object],
+    pairs: Iterable[tuple[Object | None, Object]],
     secrets: Sequence[Object],
     *,
     dry_run: bool,
     force: bool = False,
 ) -> Iterator[Object]:
-    """Apply the objects, and yield each as the API server has it then. `force` takes back the numbers of tasks."""
+    """Apply objects, each beside what the API server has; yield what it has then. `force` takes back task counts."""
     account = None
-    for item in objects:
+    for existing, item in pairs:
         owned = lifetime.with_owner(item, account) if account and item["kind"] in ("Role", "RoleBinding") else item
         is_set = item["kind"] == "StatefulSet"
         try:
-            applied = client.apply(paths.path(item, namespace), owned, dry_run=dry_run, force=force and is_set)
-        except ApiError as error:
-            if program_jobs.is_refused_change(item, error):
-                applied = program_jobs.replace(client, namespace, item, dry_run=dry_run)
-            elif dry_run and (item["kind"], error.code) == ("RoleBinding", 404):
-                applied = owned  # a dry run has created no Role
+            if manifests.is_program(item):
+                applied = program_jobs.apply(client, namespace, item, existing, dry_run=dry_run)
             else:
+                applied = client.apply(paths.path(item, namespace), owned, dry_run=dry_run, force=force and is_set)
+        except ApiError as error:
+            if not dry_run or (item["kind"], error.code) != ("RoleBinding", 404):
                 raise
+            applied = owned  # a dry run has created no Role
         if item["kind"] == "ConfigMap" and not dry_run:
             program_archives.create(client, namespace, secrets, applied)
         account = applied if item["kind"] == "ServiceAccount" else account

@@ -20,6 +20,7 @@ from tfk8s.backends.kubernetes.api_server.field_errors import FieldError, Invali
 from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
 from tfk8s.backends.kubernetes.scripts import program_archives  # fmt: skip
 from tfk8s.backends.kubernetes.workloads import (
+    bad_nodes,
     deployed,
     program_jobs,
     program_status,
@@ -29,7 +30,7 @@ from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.spec import Job, Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import InvalidInput
-from tfk8s.render import manifests, program_job
+from tfk8s.render import manifests, placement, program_job
 from tfk8s.render.pods import Object
 from tfk8s.task.programs import archive
 from tfk8s.task.programs import pod as process_1
@@ -109,6 +110,47 @@ def test_a_job_is_made_again_after_the_end_of_its_pods() -> None:
     client: Any = ReplacingClient(3)
     assert program_jobs.replace(client, "ns", job()) == job()
     assert client.changes == ["DELETE", "apply"]
+
+
+def test_a_node_that_the_job_file_avoids_is_avoided_for_good(caplog: pytest.LogCaptureFixture) -> None:
+    client: Any = ReplacingClient(3)
+    client.pods[0]["metadata"]["annotations"] = bad_nodes.lack_of_gpus(client.pods[0])
+    (made,) = filter(manifests.is_program, objects(WORKER, avoid=("node-1",)))
+    assert program_jobs.replace(client, "ns", made) == made
+    assert client.changes == ["DELETE", "apply"]
+    assert "starts away" not in caplog.text
+
+
+class ApplyingClient:
+    """An API server that takes each object; it notes them."""
+
+    def __init__(self) -> None:
+        self.applied: list[Object] = []
+
+    def apply(self, path: str, item: Object, *, dry_run: bool) -> Object:
+        self.applied.append(item)
+        return item
+
+
+@pytest.mark.parametrize("avoid", [(), ("node-1",), ("node-1", "node-3")])
+def test_up_leaves_a_job_that_has_started_away_from_a_node(avoid: tuple[str, ...]) -> None:
+    """Its terms are a list that one manager of fields owns, so that `up` has to apply all of them, or none."""
+    client: Any = ApplyingClient()
+    (item,) = filter(manifests.is_program, objects(WORKER, avoid=avoid))
+    away = placement.away_from(item["spec"]["template"], ["node-2"])
+    existing = {**item, "spec": {**item["spec"], "template": away}}
+    assert program_jobs.apply(client, "ns", item, existing, dry_run=True) == existing
+    assert program_jobs.content(existing) == program_jobs.content(item)
+
+
+@pytest.mark.parametrize("avoid", [("node-2",), ("node-3",)])
+def test_up_makes_a_job_anew_that_is_to_avoid_another_node(avoid: tuple[str, ...]) -> None:
+    client: Any = ApplyingClient()
+    (item,) = filter(manifests.is_program, objects(WORKER, avoid=avoid))
+    away = placement.away_from(job()["spec"]["template"], ["node-2"])
+    existing = {**item, "spec": {**item["spec"], "template": away}}
+    assert program_jobs.apply(client, "ns", item, existing, dry_run=True) == item
+    assert [made["metadata"]["name"] for made in client.applied] == ["demo-worker-new"]  # a dry run of another Job
 
 
 @pytest.mark.parametrize(

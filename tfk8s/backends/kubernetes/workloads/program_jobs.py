@@ -12,11 +12,48 @@ from tfk8s.backends.kubernetes.pods import pod_ends
 from tfk8s.backends.kubernetes.workloads import avoidance, bad_nodes, program_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import naming
-from tfk8s.render import manifests, script_job
+from tfk8s.render import manifests, placement, script_job
 from tfk8s.render.pods import Object
 
 _IMMUTABLE = "field is immutable"
 _PREVIEW = "-new"
+
+
+def apply(client: Client, namespace: str, item: Object, existing: Object | None, *, dry_run: bool) -> Object:
+    """Apply the Job of a program, or create it again if its pods are to change; return the Job.
+
+    Args:
+        existing: the Job that the API server has, whose pods may avoid nodes once.
+        dry_run: change nothing.
+    """
+    wanted = _started(item, existing) if existing else item
+    if wanted:
+        try:
+            return client.apply(paths.path(item, namespace), wanted, dry_run=dry_run)
+        except ApiError as error:
+            if not is_refused_change(item, error):
+                raise
+    return replace(client, namespace, item, dry_run=dry_run)
+
+
+def _started(job: Object, existing: Object) -> Object | None:
+    """Return a Job, ready to be applied over the same one that may avoid nodes once; None if its place is another.
+
+    Args:
+        job: to be applied.
+        existing: what the API server has.
+    """
+    template = existing["spec"]["template"]
+    if not (nodes := placement.avoided_once(template)):
+        return job
+    away = placement.away_from(job["spec"]["template"], nodes)
+    is_same = placement.avoided_once(away) == nodes and _node_rules(away) == _node_rules(template)
+    return {**job, "spec": {**job["spec"], "template": away}} if is_same else None
+
+
+def _node_rules(template: Object) -> Object:
+    rules: Object = template["spec"].get("affinity", {}).get("nodeAffinity", {})
+    return rules
 
 
 def is_refused_change(item: Object, error: ApiError) -> bool:
@@ -43,7 +80,7 @@ def replace(client: Client, namespace: str, item: Object, *, dry_run: bool = Fal
         pods: list[Object] = client.get(paths.collection("Pod", namespace), query)["items"]
         return pods
 
-    faults = bad_nodes.find(find())
+    faults = avoidance.news(item, bad_nodes.find(find()))
     avoidance.say(faults.items())
     _delete(client, namespace, item)
     if faults:
