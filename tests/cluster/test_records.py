@@ -150,8 +150,8 @@ def test_a_claim_that_can_not_be_written_costs_no_limit(
     namespace = make_namespace()
     make_claim(client, namespace, CLAIM, is_open=False)
     backend = KubernetesBackend(namespace=namespace)
-    backend.apply(make_job_file("shut", make_job(), max_duration=25, history=SharedHistory(claim=CLAIM)))
-    polling.wait_until(lambda: problem(backend, "shut") == "Permission denied", "the reason", 60)
+    backend.apply(make_job_file("shut", make_job(), max_duration=75, history=SharedHistory(claim=CLAIM)))
+    polling.wait_until(lambda: problem(backend, "shut") == "Permission denied", "the reason", 70)
 
     until_gone(backend, "shut")
 
@@ -172,8 +172,8 @@ def test_a_claim_that_can_not_be_mounted_costs_no_limit(
     try:
         make_claim(client, namespace, CLAIM, is_open=False, storage_class=namespace)
         backend = KubernetesBackend(namespace=namespace)
-        backend.apply(make_job_file("stuck", make_job(), max_duration=40, history=SharedHistory(claim=CLAIM)))
-        polling.wait_until(lambda: problem(backend, "stuck"), "the reason", 30)
+        backend.apply(make_job_file("stuck", make_job(), max_duration=60, history=SharedHistory(claim=CLAIM)))
+        polling.wait_until(lambda: problem(backend, "stuck"), "the reason", 50)
         assert "node" in problem(backend, "stuck")
         assert backend.observe("stuck").limits_problem == ""
 
