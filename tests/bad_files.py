@@ -259,6 +259,10 @@ TABLE = r"""
   3:10+12 bad-history: this history has no source [expected exactly one of claim and bucket]
 = history: {claim: a, endpoint: "http://b"}\njobs: {worker: 1}
   3:10+32 bad-history: endpoint has no effect on a claim [expected bucket beside it]
+= history: {bucket: "s3://ab", endpoint: "https://a..b"}\njobs: {worker: 1}
+  3:40+14 bad-endpoint: "https://a..b" is not the URL of a server [such as https://minio.example:9000, without a path]
+= history: {bucket: "s3://ab", endpoint: "https://[:::]"}\njobs: {worker: 1}
+  3:10+46 bad-endpoint: [:::] is no IPv6 address [such as [2001:db8::1]]
 = history: {bucket: "gs://ab", endpoint: "http://b"}\njobs: {worker: 1}
   3:10+41 bad-history: a gs:// bucket has no other endpoint [expected an s3:// bucket beside it]
 = history: {bucket: "s3://ab/../c", endpoint: "https://me:pass@c/d", secret: S}\njobs: {worker: 1}

@@ -22,6 +22,7 @@
     TFK8S_HISTORY       render/record_place               task/lifetime               with `logs`, or `events` alone
     TFK8S_BUCKET        render/record_place               task/lifetime               the bucket of the history, a URL
     TFK8S_ENDPOINT      render/record_place               task/lifetime               its server, if one is named
+    TFK8S_SECRET        render/record_place               task/lifetime               the Secret with its keys
     TFK8S_QUEUE         render/lifetime                   task/lifetime               the queue that gets quota back
     TFK8S_RECORD_JOB    render/lifetime                   task/lifetime               the Job that writes the record
     TFK8S_PROGRAMS      render/lifetime                   task/lifetime               the jobs with programs

@@ -264,12 +264,23 @@ def _one_place() -> dict[str, Any]:
                 raise Invalid("bad-history", f"{key} has no effect on a claim", "expected bucket beside it")
         if "endpoint" in values and values["bucket"].startswith("gs:"):
             raise Invalid("bad-history", "a gs:// bucket has no other endpoint", "expected an s3:// bucket beside it")
+        if "[" in (endpoint := values.get("endpoint", "")):
+            _require_ipv6(endpoint.partition("[")[2].partition("]")[0])
 
     of_bucket = {
         "dependentRequired": {key: ["bucket"] for key in ("endpoint", "secret")},
         "if": {"required": ["endpoint"]}, "then": {"properties": {"bucket": {"pattern": "^s3:"}}},
     }  # fmt: skip
     return {"rule": rule, "rule_schema": places["rule_schema"] | of_bucket}
+
+
+def _require_ipv6(text: str) -> None:
+    import ipaddress  # few job files have one
+
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        raise Invalid("bad-endpoint", f"[{text}] is no IPv6 address", "such as [2001:db8::1]") from None
 
 
 HISTORY = struct(mappings.SharedHistory, **_one_place())

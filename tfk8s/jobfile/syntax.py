@@ -45,7 +45,8 @@ FOLDER = r"^[^\x00-\x1f\x7f]+$"
 _PREFIX_PART = "[A-Za-z0-9_=+-][A-Za-z0-9_=+.-]*"
 BUCKET = f"^gs://[a-z0-9][a-z0-9_.-]*[a-z0-9](/{_PREFIX_PART})*/?$"
 HISTORY_BUCKET = BUCKET.replace("gs", "(s3|gs)", 1)
-ENDPOINT = f"^https?://{_HOST}(:{_PORT})?/?$"
+_HOST_LABEL = "[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
+ENDPOINT = rf"^https?://({_HOST_LABEL}(\.{_HOST_LABEL})*|\[[0-9A-Fa-f:.]+\])(:{_PORT})?/?$"
 CIDR = "^[0-9A-Fa-f:.]+/(0|[1-9][0-9]{0,2})$"
 DURATION = "^([1-9][0-9]{0,8}s|[1-9][0-9]{0,6}m|[1-9][0-9]{0,4}h|[1-9][0-9]{0,3}d)$"  # under 2^31 seconds
 QUANTITY = f"^{quantity.SYNTAX.pattern}$"

@@ -26,7 +26,8 @@ def volume(history: SharedHistory) -> Object:
 def variables(history: SharedHistory) -> dict[str, str]:
     """Return the variables that name the place."""
     kept = WITH_LOGS if history.logs else WITHOUT_LOGS
-    named = {"TFK8S_BUCKET": history.bucket, "TFK8S_ENDPOINT": history.endpoint, "TFK8S_HISTORY": kept}
+    named = {"TFK8S_BUCKET": history.bucket, "TFK8S_ENDPOINT": history.endpoint, "TFK8S_HISTORY": kept,
+             "TFK8S_SECRET": history.secret}  # fmt: skip
     return {name: value for name, value in named.items() if value}
 
 

@@ -257,7 +257,7 @@ def written(server: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
         monkeypatch.setenv(name, value)
 
     def make(cluster: RecordedCluster, volume: str) -> RecordWriter:
-        environment = {**KEYS, "TFK8S_BUCKET": URL, "TFK8S_ENDPOINT": server}
+        environment = {**KEYS, "TFK8S_SECRET": "keys", "TFK8S_BUCKET": URL, "TFK8S_ENDPOINT": server}
         cluster.volume = home / volume
         copy = RecordMirror(lambda: bucket_client.of_environment(environment), cluster.volume, cluster.said.append)
         return RecordWriter(

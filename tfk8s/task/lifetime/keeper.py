@@ -52,13 +52,7 @@ class FoundCluster(NamedTuple):
 
 
 class Witness(Protocol):
-    """Is told of what the keeper does to a cluster. Raises no error.
-
-    Attributes:
-        job: the witness' own Job, which is removed with the cluster.
-    """
-
-    job: RemovableObject
+    """Is told of what the keeper does to a cluster. Raises no error."""
 
     def suspended(self) -> None:
         """Note that the keeper has suspended the cluster."""
@@ -66,6 +60,10 @@ class Witness(Protocol):
 
     def end(self, reason: str) -> None:
         """Note that the keeper is going to remove the cluster, for a reason."""
+        ...
+
+    def remove_job(self) -> None:
+        """Remove the Job that writes the record, if it is still there."""
         ...
 
 
@@ -208,8 +206,7 @@ class Keeper:
                 raise
 
     def _remove(self) -> None:
-        own = [self._witness.job] if self._witness else []
-        found = [(item, self._server.get(item).body) for item in (*own, *self._objects)]
+        found = [(item, self._server.get(item).body) for item in self._objects]
         uids = {item: body["metadata"]["uid"] for item, body in found if body is not None}
         grace = max((_grace(body) for _, body in found if body is not None), default=0)
         sets = [item for item in uids if item.resource in ("statefulsets", "jobs")]
@@ -218,6 +215,8 @@ class Keeper:
         deadline = self._clock() + _END_TIMEOUT + grace
         while any(map(self._exists, sets)) and self._clock() < deadline:
             self._sleep(_END_INTERVAL)
+        if self._witness:
+            self._witness.remove_job()
         for item in uids:
             if item not in sets:
                 self._deletes_account |= item.resource == "serviceaccounts"  # the last

@@ -26,9 +26,6 @@ class RecordWitness:
         job: the name of the Job that writes.
         clock: returns a time in seconds that only grows.
         sleep: waits for seconds.
-
-    Attributes:
-        job: that Job, which is removed with the cluster.
     """
 
     def __init__(
@@ -36,7 +33,7 @@ class RecordWitness:
         sleep: Callable[[float], object],
     ) -> None:  # fmt: skip
         self._server, self._account, self._clock, self._sleep = server, account, clock, sleep
-        self.job = RemovableObject("batch/v1", "jobs", job)
+        self._job = RemovableObject("batch/v1", "jobs", job)
 
     def suspended(self) -> None:
         """Tell that the cluster is suspended: its tasks request nothing. Who resumes it tells that, too."""
@@ -53,14 +50,19 @@ class RecordWitness:
     def _leave(self, fact: Fact) -> None:
         self._server.patch(self._account, {"metadata": {"annotations": to_notes([fact])}})
 
+    def remove_job(self) -> None:
+        """Remove the Job, if it is still there: an answer may have been lost."""
+        self._try(self._delete_job)
+
     def _end_job(self) -> None:
-        found = self._server.get(self.job).body
-        if found is None:
-            return
-        self._server.delete(self.job, found["metadata"]["uid"], "Foreground")
+        self._delete_job()
         deadline = self._clock() + _END_TIMEOUT
-        while self._server.get(self.job).body is not None and self._clock() < deadline:
+        while self._server.get(self._job).body is not None and self._clock() < deadline:
             self._sleep(_INTERVAL)
+
+    def _delete_job(self) -> None:
+        if found := self._server.get(self._job).body:
+            self._server.delete(self._job, found["metadata"]["uid"], "Foreground")
 
     def _try(self, request: Callable[[], None]) -> None:
         try:

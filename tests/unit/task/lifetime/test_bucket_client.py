@@ -180,8 +180,10 @@ def test_the_bucket_tells_its_region(lying_server: LyingServer, monkeypatch: pyt
 
 
 def test_keys_of_a_secret_come_first() -> None:
-    environment = {"AWS_ACCESS_KEY_ID": "AKIA\n", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ROLE_ARN": "a",
-                   "AWS_WEB_IDENTITY_TOKEN_FILE": "/none"}  # fmt: skip
+    environment = {
+        "TFK8S_SECRET": "keys", "AWS_ACCESS_KEY_ID": "AKIA\n", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ROLE_ARN": "a",
+        "AWS_WEB_IDENTITY_TOKEN_FILE": "/none",
+    }  # fmt: skip
     assert source_of(environment, "gs", "auto")() == Keys("AKIA", SECRET)
 
 
@@ -189,9 +191,13 @@ def test_keys_of_a_secret_come_first() -> None:
     ("environment", "words"),
     [
         ({}, "the pod has no keys for the bucket: the history's secret in the job file names some"),
-        ({"AWS_ACCESS_KEY_ID": "a"}, "the Secret lacks AWS_SECRET_ACCESS_KEY"),
+        ({"TFK8S_SECRET": "keys"}, "the Secret keys is missing, or lacks AWS_ACCESS_KEY_ID"),
         (
-            {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": f"{SECRET}\nx: y"},
+            {"TFK8S_SECRET": "keys", "AWS_ACCESS_KEY_ID": "a"},
+            "the Secret keys is missing, or lacks AWS_SECRET_ACCESS_KEY",
+        ),
+        (
+            {"TFK8S_SECRET": "keys", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": f"{SECRET}\nx: y"},
             "AWS_SECRET_ACCESS_KEY has characters that no key has",
         ),
     ],
@@ -293,3 +299,15 @@ def test_keys_are_renewed_before_they_expire() -> None:
     now += 200
     with pytest.raises(BucketFailure):
         keys.get()
+
+
+@pytest.mark.parametrize("url", ["https://a..b", f"https://{'a' * 64}", "https://[:::]", "https://a:99999", "ftp://a"])
+def test_an_endpoint_that_no_server_can_have_is_an_error_of_the_bucket(url: str) -> None:
+    with pytest.raises(BucketFailure):
+        bucket_server.BucketServer(url).send("GET", "/", {}, b"", 10)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
+def test_no_encoding_hides_declarations(encoding: str) -> None:
+    with pytest.raises(BucketFailure):
+        bucket_keys.parse_xml(BOMB.encode(encoding))

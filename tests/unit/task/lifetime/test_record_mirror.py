@@ -176,6 +176,39 @@ def test_a_container_that_begins_again_keeps_what_its_volume_has(bucket: KeptObj
     assert b'"verb"' in bucket.objects[f"{FOLDER}/{RECORD}/facts.jsonl"]
 
 
+def parts(bucket: KeptObjects) -> list[str]:
+    """Return the parts that the marker names."""
+    (marker,) = (content for name, content in bucket.objects.items() if name.startswith(f"{INDEX}/"))
+    return [part for part, _ in json.loads(marker)["parts"]]
+
+
+def test_the_marker_of_a_container_that_begins_again_names_what_is_in_the_bucket(
+    bucket: KeptObjects, tmp_path: Path
+) -> None:
+    files, copy = begun(bucket, tmp_path)
+    files.add({"kind": "start", "time": 1.0})
+    files.add_log("worker-0", [b"2026 0 a"])
+    copy.send(NEVER)
+    files.add({"kind": "verb", "time": 2.0})
+    _, copy = begun(bucket, tmp_path)
+    stopped = threading.Event()
+    stopped.set()
+    copy.send(stopped)
+    assert parts(bucket) == ["facts.jsonl", "logs/worker-0.gz"]
+
+
+def test_a_quiet_record_is_marked_each_day(bucket: KeptObjects, tmp_path: Path) -> None:
+    files, copy = begun(bucket, tmp_path)
+    files.add({"kind": "start", "time": 1.0})
+    copy.send(NEVER)
+    names(bucket)
+    copy.send(NEVER)
+    assert names(bucket) == []
+    bucket.now += 90_000
+    copy.send(NEVER)
+    assert len(names(bucket)) == 1
+
+
 def old_records(bucket: KeptObjects, number: int, changed: float) -> list[str]:
     """Put records into a bucket; return their names, the newest first."""
     made = [f"old.{index:08x}-0000-4000-8000-00000000000a" for index in range(number)]

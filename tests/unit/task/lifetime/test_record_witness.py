@@ -32,6 +32,8 @@ class RecordedServer:
         self.seconds += seconds
 
     def get(self, item: RemovableObject) -> Answer:
+        if item == RECORD and "get" in self.refused:
+            raise self.refused["get"]
         if item in self.ending and self.ending[item] <= self.seconds:
             self.uids.pop(item, None)
         metadata = {"uid": self.uids.get(item), "creationTimestamp": "2026-11-28T05:29:54Z"}
@@ -39,8 +41,8 @@ class RecordedServer:
 
     def delete(self, item: RemovableObject, uid: str, propagation: str) -> None:
         self.deletes.append((item.name, self.seconds))
-        if item.resource == "jobs" and "delete" in self.refused:
-            raise self.refused.pop("delete")
+        if item == RECORD and "delete" in self.refused:
+            raise self.refused["delete"]
         self.ending.setdefault(item, self.seconds + (self.seconds_to_end if item == RECORD else 0.0))
 
     def patch(self, item: RemovableObject, change: dict[str, Any]) -> bool:
@@ -94,10 +96,10 @@ def test_a_pod_that_never_ends_delays_the_limits_and_keeps_them_kept() -> None:
     assert set(server.ending) == {RECORD, *OBJECTS}
 
 
-@pytest.mark.parametrize("method", ["patch", "delete"])
+@pytest.mark.parametrize("method", ["patch", "delete", "get"])
 @pytest.mark.parametrize("failure", [Forbidden("a webhook says no"), NoAnswer("timed out")])
 def test_no_refusal_keeps_the_limits_from_being_kept(method: str, failure: Exception) -> None:
     server = RecordedServer()
     server.refused = {method: failure}
     assert server.keep()
-    assert set(server.ending) == {RECORD, *OBJECTS}
+    assert set(server.ending) == {*OBJECTS, *([RECORD] if method == "patch" else ())}

@@ -381,6 +381,7 @@ def test_events_are_written_once_and_again_with_another_count(cluster: RecordedC
         happened["count"] = count
         writer.look()
         cluster.now += 100
+    cluster.writer().look()  # of another pod
     lines = (cluster.path / "events.jsonl").read_text().splitlines()
     assert [(event["about"], event["count"]) for event in map(json.loads, lines)] == [("My_ps/2", 1), ("My_ps/2", 2)]
 

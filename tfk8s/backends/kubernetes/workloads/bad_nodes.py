@@ -130,11 +130,12 @@ def _age(item: Object) -> str:
 
 def _runs(pod: Object) -> bool:
     """Return whether a pod has what it needs of its node."""
-    if "deletionTimestamp" in pod["metadata"] or _lacks_gpus(pod):
+    phase = pod["status"].get("phase")
+    if "deletionTimestamp" in pod["metadata"] or phase == "Failed" or _lacks_gpus(pod):
         return False
     if pod_status.is_node_silent(pod):
         return False
-    return pod["status"].get("phase") == "Succeeded" or any(item.get("ready") for item in containers.statuses(pod))
+    return phase == "Succeeded" or any(item.get("ready") for item in containers.statuses(pod))
 
 
 def _fault(pod: Object) -> str:

@@ -114,7 +114,9 @@ def keepers(jobs: Sequence[Object], pods: Sequence[Object]) -> list[tuple[Object
     """Return the cluster's own Jobs that have not ended, each with its pod."""
     own = [job for job in jobs if is_lifetime(job) and "completionTime" not in job.get("status", {})]
     by_job = script_status.pods_by_job(
-        pod for pod in pods if "deletionTimestamp" not in pod["metadata"] and not script_status.ended(pod)
+        pod
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"] and pod["status"].get("phase") not in ("Succeeded", "Failed")
     )
     return [(job, by_job.get(job["metadata"]["name"])) for job in own]
 
@@ -151,10 +153,12 @@ def _place(record: Object) -> str:
 
 
 def _last_word(pod: Object | None) -> str:
-    """Return what the program said at its end, while it waits to begin again."""
+    """Return what the program said at its end, while it waits to begin again: kubelet may show either state then."""
     for container in containers.statuses(pod) if pod else ():
-        end = container.get("lastState", {}).get("terminated") or {}
-        if "waiting" in container["state"] and end.get("exitCode"):
+        state = container["state"]
+        last = container.get("lastState", {}) if "waiting" in state else {}
+        end = state.get("terminated") or last.get("terminated") or {}
+        if end.get("exitCode"):
             return str(end.get("message", "")).strip().partition("\n")[0][:_MAX_WORD]
     return ""
 

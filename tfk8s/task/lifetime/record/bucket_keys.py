@@ -62,8 +62,8 @@ def source_of(environment: Mapping[str, str], scheme: str, region: str) -> Sourc
         scheme: "gs" has the metadata server as its last source.
         region: for AWS' servers.
     """
-    if environment.get("AWS_ACCESS_KEY_ID") or environment.get("AWS_SECRET_ACCESS_KEY"):
-        return lambda: _of_secret(environment)
+    if name := environment.get("TFK8S_SECRET"):  # and no other identity of the pod
+        return lambda: _of_secret(environment, name)
     if environment.get("AWS_WEB_IDENTITY_TOKEN_FILE") and environment.get("AWS_ROLE_ARN"):
         url = environment.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.amazonaws.com"
         return lambda: _of_web_identity(url, environment)
@@ -72,10 +72,10 @@ def source_of(environment: Mapping[str, str], scheme: str, region: str) -> Sourc
     return _of_metadata if scheme == "gs" else _of_nothing
 
 
-def _of_secret(environment: Mapping[str, str]) -> Keys:
+def _of_secret(environment: Mapping[str, str], secret: str) -> Keys:
     names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
     if missing := [name for name in names if not environment.get(name)]:
-        raise BucketFailure(f"the Secret lacks {missing[0]}")
+        raise BucketFailure(f"the Secret {secret} is missing, or lacks {missing[0]}")
     token = _clean(environment.get("AWS_SESSION_TOKEN", ""), "AWS_SESSION_TOKEN")
     return Keys(_clean(environment[names[0]], names[0]), _clean(environment[names[1]], names[1]), token)
 
@@ -171,10 +171,11 @@ def parse_xml(body: bytes) -> ElementTree.Element:
         BucketFailure: it is none.
     """
     try:
-        if b"<!" in body:
+        text = body.decode()
+        if "<!" in text or "\0" in text:  # UTF-16 would hide declarations
             raise BucketFailure("the answer of the bucket has declarations")
-        return ElementTree.fromstring(body)  # noqa: S314 - see above
-    except ElementTree.ParseError:
+        return ElementTree.fromstring(text)  # noqa: S314 - see above
+    except (UnicodeDecodeError, ElementTree.ParseError):
         raise BucketFailure("the answer of the bucket is no XML") from None
 
 

@@ -45,16 +45,18 @@ class BucketServer:
     """
 
     def __init__(self, url: str) -> None:
-        parts = urllib.parse.urlsplit(url)
+        try:
+            parts = urllib.parse.urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise BucketFailure(f"the endpoint is no URL: {error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BucketFailure("the endpoint is no URL with http or https")
         self.host = parts.netloc.rpartition("@")[2]
         self._connection = (
-            http.client.HTTPSConnection(
-                parts.hostname, parts.port, timeout=_TIMEOUT, context=ssl.create_default_context()
-            )
+            http.client.HTTPSConnection(parts.hostname, port, timeout=_TIMEOUT, context=ssl.create_default_context())
             if parts.scheme == "https"
-            else http.client.HTTPConnection(parts.hostname, parts.port, timeout=_TIMEOUT)
+            else http.client.HTTPConnection(parts.hostname, port, timeout=_TIMEOUT)
         )
 
     def send(self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int) -> HttpAnswer:
@@ -85,8 +87,8 @@ class BucketServer:
     def _connect(self) -> None:
         try:
             self._connection.connect()
-        except ssl.SSLCertVerificationError as error:  # a ValueError, too: not as an answer of an API server
-            raise BucketFailure(f"{self.host}: {error.strerror or error}") from None
+        except ValueError as error:  # of a certificate, or of a name that no host can have
+            raise BucketFailure(f"{self.host}: {getattr(error, 'strerror', None) or error}") from None
 
     def _send(self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int) -> HttpAnswer:
         if self._connection.sock is None:

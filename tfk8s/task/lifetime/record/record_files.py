@@ -77,6 +77,11 @@ class RecordFiles:
         if _size(path) <= _MAX_READ:
             replace_file(path, b"".join(line for line in _read(path) if not _is_end(line)))
 
+    def event_counts(self) -> dict[str, int]:
+        """Return how often each event has occurred, as the file says; OSError if the volume can't be read."""
+        events = filter(None, map(facts.parse, _read(self._path / EVENTS)))
+        return {str(event.get("id")): count for event in events if isinstance(count := event.get("count"), int)}
+
     def add_events(self, events: Iterable[dict[str, Any]]) -> None:
         """Append events. Of too many, the older half goes."""
         path = self._path / EVENTS

@@ -23,9 +23,11 @@ from tfk8s.task.lifetime.record.record_files import replace_file
 _INTERVAL = 30.0  # seconds between two times that a part is sent
 _RATE = 8 << 10  # bytes a second of a part: a large one is sent less often
 _MOST_BYTES = 8 << 20  # of a part that is brought back
+_MOST_RESTORED = 64 << 20  # bytes of all parts that are brought back
 _MOST_PARTS = 4000
 _MOST_RECORDS = 2 * MAX_ENTRIES  # that are listed to find the surplus
 _STEP = 20.0  # seconds of sending between two looks
+_MARK_INTERVAL = 86_400.0  # seconds, so that a record that is still written is not taken for an old one
 _REMOVED_AT_ONCE = 100  # objects
 
 _State = tuple[int, int]  # of a file: its size, and the time of its change
@@ -49,6 +51,8 @@ class RecordMirror:
         self._connect = functools.cache(connect)
         self._record = self._marker = ""
         self._sent: dict[str, _State] = {}
+        self._there: dict[str, int] = {}  # the parts in the bucket, and their bytes
+        self._marked_at = clock()
         self._due: dict[str, float] = {}
         self._is_marked = True
         self._surplus: Iterator[str] = iter(())
@@ -63,15 +67,20 @@ class RecordMirror:
         Raises:
             OSError, HTTPException, ValueError: the bucket does not answer, or refuses.
         """
-        folder, prefix = self._volume / FOLDER / record, f"{FOLDER}/{record}/"
+        folder, prefix, left = self._volume / FOLDER / record, f"{FOLDER}/{record}/", _MOST_RESTORED
         try:
             for found in self._connect().list(prefix, _MOST_PARTS):
                 part = found.name.removeprefix(prefix)
-                if _is_part(part) and found.size <= _MOST_BYTES and not (folder / part).exists():
-                    content = self._connect().get(found.name, _MOST_BYTES)
-                    if content is not None:
-                        replace_file(folder / part, content)
-                        self._sent[part] = _state(folder / part)
+                if not _is_part(part):
+                    continue
+                self._there[part] = found.size
+                if found.size > min(_MOST_BYTES, left) or (folder / part).exists():
+                    continue
+                content = self._connect().get(found.name, _MOST_BYTES)
+                if content is not None:
+                    left -= len(content)
+                    replace_file(folder / part, content)
+                    self._sent[part] = _state(folder / part)
         finally:
             self._connect().close()
         self._record, self._marker = record, marker_name(record, begin)
@@ -93,7 +102,7 @@ class RecordMirror:
                 self._send_parts(parts, stopped, end)
                 self._mark()
             if stopped:
-                self._remove_surplus(stopped)
+                self._remove_surplus(stopped, end)
         finally:
             self._connect().close()
 
@@ -114,16 +123,15 @@ class RecordMirror:
             if is_early or not path.exists() or (state := _state(path)) == self._sent.get(part):
                 continue
             self._connect().put(f"{FOLDER}/{self._record}/{part}", path.read_bytes())
-            self._sent[part], self._is_marked = state, False
+            self._sent[part], self._there[part], self._is_marked = state, state[0], False
             self._due[part] = self._clock() + max(_INTERVAL, state[0] / _RATE)
 
     def _mark(self) -> None:
-        if not self._is_marked:
-            parts = sorted(self._sent.items())
-            state = hashlib.sha256(repr(parts).encode()).hexdigest()
-            content = {"parts": [[part, size] for part, (size, _) in parts], "state": state}
-            self._connect().put(self._marker, json.dumps(content).encode())
-            self._is_marked = True
+        if not self._is_marked or self._clock() - self._marked_at > _MARK_INTERVAL:
+            parts = sorted(self._there.items())
+            state = hashlib.sha256(repr((parts, sorted(self._sent.items()))).encode()).hexdigest()
+            self._connect().put(self._marker, json.dumps({"parts": parts, "state": state}).encode())
+            self._is_marked, self._marked_at = True, self._clock()
 
     def _found_surplus(self) -> Iterator[str]:
         """Yield the names of the objects of old records; a record's marker comes last."""
@@ -133,12 +141,12 @@ class RecordMirror:
                 yield from (found.name for found in self._connect().list(f"{FOLDER}/{record}/", _MOST_PARTS))
                 yield marker.name
 
-    def _remove_surplus(self, stopped: threading.Event) -> None:
+    def _remove_surplus(self, stopped: threading.Event, end: float) -> None:
         """Remove some objects. A bucket that refuses keeps its old records."""
         try:
             for name in itertools.islice(self._surplus, _REMOVED_AT_ONCE):
                 self._connect().delete(name)
-                if stopped.is_set():
+                if stopped.is_set() or self._clock() > end:
                     return
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._surplus = iter(())

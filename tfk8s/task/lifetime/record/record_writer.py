@@ -184,7 +184,7 @@ class RecordWriter:
         self._created = observed.seconds(metadata["creationTimestamp"])
         if self._mirror:
             self._mirror.restore(record_name(self._config_map.name, metadata["uid"]), self._created)
-        known = list(files.facts())
+        known, self._events = list(files.facts()), files.event_counts()
         if any(fact.get("kind") == "end" for fact in known) and "deletionTimestamp" not in metadata:
             files.reopen()  # a `down` was killed after it had told the end, or a guess was wrong
         self._known = set(map(_identity, known))

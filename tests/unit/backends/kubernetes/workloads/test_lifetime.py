@@ -230,6 +230,7 @@ FULL = {"exitCode": 1, "message": "No space left on device\nmore"}
     ("status", "warnings", "problem"),
     [
         ({"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": FULL}}, [], FULL),
+        ({"state": {"terminated": FULL}}, [], FULL),
         ({"state": {"running": {}}, "lastState": {"terminated": FULL}}, [], ""),
         ({"state": {"waiting": {"reason": "ContainerCreating"}}}, ["Multi-Attach error for volume"], "Multi-Attach"),
         ({"state": {"waiting": {"reason": "ContainerCreating"}}}, [], ""),
