@@ -7,7 +7,7 @@ import gzip
 import json
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ class RecordedCluster:
         self.logs: dict[str, list[str]] = {}
         self.is_token_refused, self.gets = False, 0
         self.silent, self.cut = set[str](), b""  # pods whose node does not answer; the begin of a line
+        self.before_log: Callable[[], object] = lambda: None
 
     def get(self, item: RemovableObject) -> Answer:
         self.gets += 1
@@ -59,6 +60,7 @@ class RecordedCluster:
         yield from self.pods if resource == "pods" else self.events
 
     def log(self, name: str, container: str, options: Mapping[str, Any]) -> bytes:
+        self.before_log()
         key = f"previous {name}" if "previous" in options else name
         if key not in self.logs:
             raise ApiFailure("there is no log")
@@ -455,3 +457,26 @@ def test_volume_that_hangs_delays_nobody(cluster: RecordedCluster, monkeypatch: 
     writer.start()
     writer.end()  # returns
     released.set()
+
+
+def test_signal_in_a_look_loses_no_log(cluster: RecordedCluster) -> None:
+    """The look in which the signal comes leaves the end, and the logs that it has not read, to the last one."""
+    second = pod()
+    second["metadata"] |= {"name": "demo-my-ps-1234-3", "labels": {"apps.kubernetes.io/pod-index": "3"}}
+    cluster.pods = [pod(), second]
+    cluster.logs = {item["metadata"]["name"]: ["2026-11-28T05:30:00.1Z one"] for item in cluster.pods}
+    cluster.notes = to_notes([{"kind": "end", "time": cluster.now, "reason": REMOVED}])
+    writer = cluster.writer()
+    stopper = threading.Thread(target=writer.end)
+
+    def stop() -> None:
+        cluster.before_log = lambda: None
+        stopper.start()
+        wait_until(lambda: any(one.name == "tfk8s-last-record" for one in threading.enumerate()), "the signal", 10)
+
+    cluster.before_log = stop
+    writer.start()
+    wait_until(lambda: stopper.ident is not None, "the look", 10)
+    stopper.join()
+    assert [end["reason"] for end in cluster.facts("end")] == [REMOVED]
+    assert cluster.kept_log("My_ps-2") == cluster.kept_log("My_ps-3") == ["2026-11-28T05:30:00.1Z 0 one"]

@@ -52,7 +52,7 @@ class RecordWriter:
         say: Callable[[str], object], clock: Callable[[], float] = time.time, mirror: RecordMirror | None = None,
     ) -> None:  # fmt: skip
         self._server, self._objects, self._volume = server, objects, volume
-        self._stopped = threading.Event()
+        self._stopped, self._is_last = threading.Event(), False
         self._logs = RecordLogs(server, self._stopped, with_logs=with_logs)
         self._say, self._clock, self._mirror = say, clock, mirror
         self._config_map = next(item for item in objects if item.resource == "configmaps")
@@ -162,6 +162,7 @@ class RecordWriter:
             OSError: the volume can't be written.
             ApiFailure, ValueError: the API server refuses, or does not answer.
         """
+        self._is_last = self._stopped.is_set()  # else the signal may come in this look, and another one follows
         files = self._files or self._open()
         if files is None or self._ended:
             return
@@ -170,7 +171,7 @@ class RecordWriter:
         if self._clock() >= self._next_events:
             self._take_events(files)
             self._next_events = self._clock() + _EVENTS_INTERVAL
-        if end and self._stopped.is_set():  # till then, the tasks may write
+        if end and self._is_last:  # till then, the tasks may write
             self._add_end(facts.text(end, "reason"))
 
     def _open(self) -> RecordFiles | None:
@@ -222,7 +223,7 @@ class RecordWriter:
         found = self._server.items("pods", f"{_INSTANCE}={self._config_map.name}")
         pods = observed.newest(filter(None, map(observed.observe, found)))
         ended = sorted(name for name, pod in pods.items() if pod.exit_code is not None and not pod.task)
-        self._logs.read(files, pods, is_last=self._stopped.is_set())
+        self._logs.read(files, pods, is_last=self._is_last)
         for script in (pods[name] for name in ended if name not in self._ended_scripts):
             files.add(
                 {"kind": "script", "time": self._clock(), "command": script.log, "exit_code": script.exit_code,
@@ -236,7 +237,7 @@ class RecordWriter:
     def _tell_requests(self, files: RecordFiles, pods: Iterable[ObservedPod]) -> None:
         """Write what the tasks of a cluster of Helm request, if that has changed; commands would tell prices, too."""
         seen = observed.requests(pods)
-        if self._requests is not None and seen != self._requests and not self._stopped.is_set():
+        if self._requests is not None and seen != self._requests and not self._is_last:
             files.add({"kind": "requests", "time": self._clock(), "requests": seen, "seen": True})
             self._requests = seen
 
@@ -251,9 +252,9 @@ class RecordWriter:
             "progress": next((said for pod in tasks if (said := self._logs.progress.get(pod.log))), ""),
             "exit_code": code, "reason": f"{failed.task} {failed.reason}".rstrip() if failed else "",
         }  # fmt: skip
-        is_due = self._stopped.is_set() or self._clock() >= self._next_tasks
+        is_due = self._is_last or self._clock() >= self._next_tasks
         if tasks and told != self._told and is_due:
-            files.add({"kind": "tasks", "time": self._clock(), **told}, is_last=self._stopped.is_set())
+            files.add({"kind": "tasks", "time": self._clock(), **told}, is_last=self._is_last)
             self._told = told
             self._next_tasks = self._clock() + max(_TASKS_INTERVAL, (self._clock() - self._created) / _TASKS_SHARE)
 
