@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import open_claims
 import yaml
 from job_files import job_file
 from kube_api import MERGE, KubeApi
@@ -102,11 +104,15 @@ def make_claim(
 ) -> None:
     """Make a claim of one node, to which every user may write."""
     kind = {"storageClassName": storage_class} if storage_class else {}
-    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "256Mi"}}, **kind}
-    body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim}, "spec": spec}
-    client.send("POST", paths.collection("PersistentVolumeClaim", namespace), body=body)
+    client.send("POST", paths.collection("PersistentVolumeClaim", namespace), body=open_claims.claim(claim, **kind))
     if is_open:
         open_claim(client, namespace, claim)
+
+
+def until_limits_end(backend: KubernetesBackend, job_file: JobFile) -> None:
+    """Let the limits of a cluster end now, and wait until the cluster is gone."""
+    backend.apply(dataclasses.replace(job_file, max_duration=1))
+    until_gone(backend, job_file.name)
 
 
 def until_gone(backend: KubernetesBackend, name: str, timeout: float = 180) -> None:
@@ -125,13 +131,7 @@ def until_gone(backend: KubernetesBackend, name: str, timeout: float = 180) -> N
 def open_claim(client: KubeApi, namespace: str, claim: str) -> None:
     """Let every user write to a claim, also where the provisioner of volumes leaves them to root."""
     pods, enforcement = f"/api/v1/namespaces/{namespace}/pods", "pod-security.kubernetes.io/enforce"
-    opener = {
-        "name": "opener", "image": IMAGE, "command": ["chmod", "777", "/opened"], "securityContext": {"runAsUser": 0},
-        "volumeMounts": [{"name": "opened", "mountPath": "/opened"}],
-    }  # fmt: skip
-    volume = {"name": "opened", "persistentVolumeClaim": {"claimName": claim}}
-    spec = {"restartPolicy": "Never", "containers": [opener], "volumes": [volume]}
-    made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"opener-{claim}"}, "spec": spec}
+    made = open_claims.opener(claim, IMAGE)
 
     def enforce(standard: str) -> None:
         body = {"metadata": {"labels": {enforcement: standard}}}

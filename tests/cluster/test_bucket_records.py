@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kube_api import KubeApi
 from moto_bucket import KEYS, make_bucket, moto_server
-from on_cluster import make_job, make_job_file, until_gone
+from on_cluster import make_job, make_job_file, until_limits_end
 
 from tests.cluster.test_records import writers
 from tfk8s import api, polling
@@ -120,7 +120,8 @@ def test_a_colleague_reads_what_pods_have_written(
 def test_a_bucket_that_refuses_costs_no_limit(client: KubeApi, team: str, server: str) -> None:
     backend = KubernetesBackend(namespace=team)
     history = SharedHistory(bucket="s3://nobody", endpoint=server, secret="missing")
-    backend.apply(make_job_file("shut", make_job(), max_duration=75, history=history))
+    job_file = make_job_file("shut", make_job(), max_duration=3600, history=history)
+    backend.apply(job_file)
 
     def said() -> str:
         record = backend.observe("shut").record
@@ -129,5 +130,5 @@ def test_a_bucket_that_refuses_costs_no_limit(client: KubeApi, team: str, server
         return record.problem
 
     told = "the Secret missing is missing, or lacks AWS_ACCESS_KEY_ID"
-    polling.wait_until(lambda: said() == told, "the reason", 60)
-    until_gone(backend, "shut")
+    polling.wait_until(lambda: said() == told, "the reason", 120)
+    until_limits_end(backend, job_file)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from kube_api import KubeApi
-from on_cluster import IMAGE, left, make_claim, make_job, make_job_file, until_gone
+from on_cluster import IMAGE, left, make_claim, make_job, make_job_file, until_gone, until_limits_end
 
 from tfk8s import api, polling
 from tfk8s.backends.kubernetes.api_server import paths
@@ -110,13 +110,13 @@ def test_the_end_by_a_limit_stays_although_no_machine_is_on(
 ) -> None:
     backend = KubernetesBackend(namespace=team)
     history = SharedHistory(claim=CLAIM)
-    backend.apply(make_job_file("brief", make_job(), max_duration=40, history=history))
+    backend.apply(make_job_file("brief", make_job(), max_duration=25, history=history))
 
     until_gone(backend, "brief")
     past = colleague("brief")
     row = past.read().row
-    assert (row.state, row.reason) == ("ended", "removed 40s after its first `up` (max_duration)")
-    assert 30 < (row.ended or 0) - row.started < 120
+    assert (row.state, row.reason) == ("ended", "removed 25s after its first `up` (max_duration)")
+    assert 20 < (row.ended or 0) - row.started < 120
     assert list(past.files.logs()) == []  # as the job file says
     assert past.events() != []
 
@@ -150,10 +150,11 @@ def test_a_claim_that_can_not_be_written_costs_no_limit(
     namespace = make_namespace()
     make_claim(client, namespace, CLAIM, is_open=False)
     backend = KubernetesBackend(namespace=namespace)
-    backend.apply(make_job_file("shut", make_job(), max_duration=75, history=SharedHistory(claim=CLAIM)))
-    polling.wait_until(lambda: problem(backend, "shut") == "Permission denied", "the reason", 70)
+    job_file = make_job_file("shut", make_job(), max_duration=3600, history=SharedHistory(claim=CLAIM))
+    backend.apply(job_file)
+    polling.wait_until(lambda: problem(backend, "shut") == "Permission denied", "the reason", 120)
 
-    until_gone(backend, "shut")
+    until_limits_end(backend, job_file)
 
 
 def test_a_claim_that_can_not_be_mounted_costs_no_limit(
@@ -172,12 +173,13 @@ def test_a_claim_that_can_not_be_mounted_costs_no_limit(
     try:
         make_claim(client, namespace, CLAIM, is_open=False, storage_class=namespace)
         backend = KubernetesBackend(namespace=namespace)
-        backend.apply(make_job_file("stuck", make_job(), max_duration=60, history=SharedHistory(claim=CLAIM)))
-        polling.wait_until(lambda: problem(backend, "stuck"), "the reason", 50)
+        job_file = make_job_file("stuck", make_job(), max_duration=3600, history=SharedHistory(claim=CLAIM))
+        backend.apply(job_file)
+        polling.wait_until(lambda: problem(backend, "stuck"), "the reason", 120)
         assert "node" in problem(backend, "stuck")
         assert backend.observe("stuck").limits_problem == ""
 
-        until_gone(backend, "stuck", 120)
+        until_limits_end(backend, job_file)
         kinds = lambda: {one.partition(" ")[0] for one in left(client, namespace, "stuck")}  # noqa: E731
         polling.wait_until(lambda: kinds() <= {"Job", "Pod"}, "all but the Job of the limits to go", 60)
         assert len(client.get(paths.collection("Job", namespace))["items"]) == 1

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import open_claims
 from job_files import job_file
 from kube_api import APPLY, KubeApi
 from observed import WAIT, Observed
@@ -82,18 +83,27 @@ class Team(Observed):
 
     def make_claim(self, name: str) -> None:
         """Make a claim that every user can write to."""
-        core, version = f"/api/v1/namespaces/{self.namespace}", "v1"
-        resources = {"requests": {"storage": "1Gi"}}
-        spec = {"accessModes": ["ReadWriteOnce"], "resources": resources}
-        self._apply(f"{core}/persistentvolumeclaims", version, "PersistentVolumeClaim", name, spec)
-        opener = {
-            "name": "opener", "image": IMAGE, "command": ["chmod", "777", "/opened"],
-            "securityContext": {"runAsUser": 0}, "volumeMounts": [{"name": "opened", "mountPath": "/opened"}],
-        }  # fmt: skip
-        volume = {"name": "opened", "persistentVolumeClaim": {"claimName": name}}
-        pod = {"restartPolicy": "Never", "containers": [opener], "volumes": [volume]}
-        self._apply(f"{core}/pods", version, "Pod", "opener", pod)
-        polling.wait_until(lambda: self.pods()["opener"]["status"]["phase"] == "Succeeded", "an open volume", WAIT)
+        core, opener = f"/api/v1/namespaces/{self.namespace}", open_claims.opener(name, IMAGE)
+        self._apply(
+            f"{core}/persistentvolumeclaims", "v1", "PersistentVolumeClaim", name, open_claims.claim(name)["spec"]
+        )
+        self._apply(f"{core}/pods", "v1", "Pod", f"opener-{name}", opener["spec"])
+        polling.wait_until(
+            lambda: self.pods()[f"opener-{name}"]["status"]["phase"] == "Succeeded", "an open volume", WAIT
+        )
+
+    def until_limits_make_room(self, waiting: JobFile, words: str) -> None:
+        """Wait until the limits have removed the cluster "a", so that another one runs.
+
+        Args:
+            waiting: the other cluster.
+            words: the reason why it waits.
+        """
+        self.until_ready("a")
+        self.until("a", lambda found: not found.limits_problem)
+        self.backend.apply(waiting)
+        self.until_said(waiting.name, words)
+        self.until_ready(waiting.name)
 
     def workloads(self) -> dict[str, Any]:
         """Return the Workloads of the namespace by name."""

@@ -40,11 +40,7 @@ def test_a_default_queue_lets_limits_be_kept_with_a_full_quota(team: Callable[..
     ours = team("300m")
     ours.set_default_queue()
     ours.backend.apply(cluster("a", max_duration=40))
-    ours.until_ready("a")
-    ours.until("a", lambda found: not found.limits_problem)
-    ours.backend.apply(cluster("b"))
-    ours.until_said("b", "insufficient unused quota")
-    ours.until_ready("b")  # since the limits have removed the other cluster
+    ours.until_limits_make_room(cluster("b"), "insufficient unused quota")
 
 
 def test_programs_run_without_their_queue_in_the_default_queue(team: Callable[..., Team]) -> None:

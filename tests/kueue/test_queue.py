@@ -153,11 +153,7 @@ def test_quota_comes_back_when_all_programs_have_ended(team: Make) -> None:
 def test_limits_are_kept_with_a_full_quota(team: Make) -> None:
     ours = team("300m")
     ours.backend.apply(cluster("a", max_duration=40))
-    ours.until_ready("a")
-    ours.until("a", lambda found: not found.limits_problem)
-    ours.backend.apply(programs("b"))
-    ours.until_said("b", "quota")
-    ours.until_ready("b")  # since the limits have removed the other cluster
+    ours.until_limits_make_room(programs("b"), "quota")
 
 
 def test_scripts_wait_in_the_queue_by_their_own(team: Make, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
+import open_claims
 from harness import node
 from harness.command import PATIENCE, Command, Ended
 from harness.kube import NAME, NOW, KubeEnvironment
@@ -15,7 +16,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.render.pods import Object
 
-LIMIT = 75  # seconds, `max_duration`
+LIMIT = 45  # seconds, `max_duration`
 CLAIM, SHUT = "past", "shut"  # the second belongs to root
 _WAITS = "waiting for the shared history to be written"
 
@@ -25,18 +26,9 @@ def claim(environment: KubeEnvironment, name: str) -> str:
     client, namespace = environment.client, environment.namespace
     path = paths.collection("PersistentVolumeClaim", namespace)
     if client.find(f"{path}/{name}") is None:
-        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "64Mi"}}}
-        body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
-        client.send("POST", path, body=body)
-        mode = "755" if name == SHUT else "777"
-        container = {
-            "name": "opener", "image": environment.image, "command": ["chmod", mode, "/opened"],
-            "securityContext": {"runAsUser": 0}, "volumeMounts": [{"name": "opened", "mountPath": "/opened"}],
-        }  # fmt: skip
-        volume = {"name": "opened", "persistentVolumeClaim": {"claimName": name}}
-        made = {"restartPolicy": "Never", "containers": [container], "volumes": [volume]}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"opener-{name}"}, "spec": made}
-        client.send("POST", paths.collection("Pod", namespace), body=pod)
+        client.send("POST", path, body=open_claims.claim(name))
+        opener = open_claims.opener(name, environment.image, "755" if name == SHUT else "777")
+        client.send("POST", paths.collection("Pod", namespace), body=opener)
         done = lambda: client.get(paths.pod(namespace, f"opener-{name}"))["status"]["phase"] == "Succeeded"  # noqa: E731
         polling.wait_until(done, f"claim {name} to be open", 2 * PATIENCE)
     return name
