@@ -22,6 +22,7 @@ RENEWED = "tfk8s.dev/renewed"  # the annotation of the ServiceAccount that each 
 HOLDER = "run.tfk8s.dev/"  # begins the annotation that each `run` has there while it holds the lease
 SUSPENDED = "tfk8s.dev/suspended"  # the annotation of a workload with its cluster's Suspension, the wish of all
 RECORD_GRACE = 30  # seconds for the last look at a cluster with a record, which `task.lifetime.record` ends after 20
+RECORD_TIMEOUT = RECORD_GRACE + 5.0  # for the pod that writes the record to end: kubelet kills the pod
 BY_IDLE = "tfk8s"  # has suspended a cluster after `idle`
 _MAX_TIME = 1e11  # seconds since the epoch, in the year 5138
 _MAX_NAME = 64  # characters of a person's name

@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tfk8s.core.history.facts import Fact
 from tfk8s.core.history.shared import NO_REQUESTS, to_notes
-from tfk8s.core.lifetime import RECORD_GRACE, RemovableObject
+from tfk8s.core.lifetime import RECORD_TIMEOUT, RemovableObject
 from tfk8s.task.lifetime.object_server import FAILURES, ObjectServer
 from tfk8s.task.lifetime.output import say
 
 _INTERVAL = 1.0
-_END_TIMEOUT = RECORD_GRACE + 5.0  # kubelet kills the pod that writes
 
 
 class RecordWitness:
@@ -56,7 +55,7 @@ class RecordWitness:
 
     def _end_job(self) -> None:
         self._delete_job()
-        deadline = self._clock() + _END_TIMEOUT
+        deadline = self._clock() + RECORD_TIMEOUT
         while self._server.get(self._job).body is not None and self._clock() < deadline:
             self._sleep(_INTERVAL)
 

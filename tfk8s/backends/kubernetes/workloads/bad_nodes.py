@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pods import containers, disruptions, pod_status
+from tfk8s.backends.kubernetes.workloads import task_pods
 from tfk8s.core.programs import read_end
-from tfk8s.render import manifests, placement, program_job, script_job
+from tfk8s.render import manifests, placement
 from tfk8s.render.pods import Object
 
 _LACKS_GPUS = "tfk8s.dev/lacks-gpus"  # an annotation: the restarts of the container in which TensorFlow saw too few
@@ -44,7 +45,7 @@ class Fault(NamedTuple):
 
 
 def find(pods: Iterable[Object], events: Sequence[Object] = ()) -> dict[str, Fault]:
-    """Return the nodes that may be at fault, by the task's `stable_name`.
+    """Return the nodes that may be at fault, by the task's `task_pods.stable_name`.
 
     A node is not at fault if another pod of the job runs there, or if none runs anywhere.
 
@@ -57,7 +58,7 @@ def find(pods: Iterable[Object], events: Sequence[Object] = ()) -> dict[str, Fau
     for pod in filter(_runs, pods):
         running.setdefault(_job(pod), set()).add(pod["spec"]["nodeName"])
     found = {}
-    for name, group in groupby(sorted(pods, key=stable_name), stable_name):
+    for name, group in groupby(sorted(pods, key=task_pods.stable_name), task_pods.stable_name):
         *earlier, last = group  # by age, since `sorted` is stable
         if _lacks_gpus(last):
             found[name] = Fault(last["spec"]["nodeName"], "sees no GPUs")
@@ -105,14 +106,6 @@ def _lacks_gpus(pod: Object) -> bool:
 
 def _restarts(pod: Object) -> str:
     return str(sum(item["restartCount"] for item in containers.statuses(pod)))
-
-
-def stable_name(pod: Object) -> str:
-    """Return the name that a task's pod has, or would have in a StatefulSet. It is the pod's host name."""
-    labels = _labels(pod)
-    if program_job.POD_INDEX in labels:
-        return f"{labels[script_job.JOB_NAME]}-{labels[program_job.POD_INDEX]}"
-    return str(pod["metadata"]["name"])
 
 
 def _labels(pod: Object) -> Mapping[str, str]:

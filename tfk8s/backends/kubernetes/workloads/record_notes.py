@@ -17,7 +17,7 @@ from tfk8s.backends.kubernetes.workloads import lifetime
 from tfk8s.core import naming
 from tfk8s.core.history.facts import REMOVED, Fact, is_time
 from tfk8s.core.history.shared import missing_note, surplus_notes, to_notes
-from tfk8s.core.lifetime import RECORD_GRACE
+from tfk8s.core.lifetime import RECORD_TIMEOUT
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput, Tfk8sError, WaitTimeout
 from tfk8s.log import log
@@ -28,7 +28,6 @@ from tfk8s.render.pods import Object
 from tfk8s.render.script_job import JOB_NAME
 
 _BEGIN_TIMEOUT = 10.0
-_END_TIMEOUT = RECORD_GRACE + 5.0  # kubelet kills the pod that writes
 
 
 class RecordNotes:
@@ -101,7 +100,7 @@ class RecordNotes:
             for job in own:
                 self._client.send("DELETE", paths.path(job, namespace), {"propagationPolicy": "Background"})
             gone = lambda: not self._running(namespace, query)  # noqa: E731
-            wait_until(gone, "the shared history to be written", _END_TIMEOUT, announce=True)
+            wait_until(gone, "the shared history to be written", RECORD_TIMEOUT, announce=True)
         except (Tfk8sError, KeyboardInterrupt) as error:  # Ctrl-C ends the wait, and not the removal
             log.warning("%s", f'the shared history may lack the end of cluster "{name}": {str(error) or "interrupted"}')
 

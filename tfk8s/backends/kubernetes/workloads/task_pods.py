@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
-from tfk8s.backends.kubernetes.workloads import bad_nodes, program_status
+from tfk8s.backends.kubernetes.workloads import program_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import naming
 from tfk8s.core.spec import Task
+from tfk8s.render import program_job, script_job
 from tfk8s.render.pods import Object
 
 
@@ -18,8 +19,16 @@ def by_task(cluster: DeployedCluster, pods: Iterable[Object]) -> dict[Task, Obje
     """Return the pod of each task, from the pods of the cluster. Of several pods of a program, the newest counts."""
     found: dict[str, Object] = {}
     for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"])):
-        found[bad_nodes.stable_name(pod)] = pod
+        found[stable_name(pod)] = pod
     return {task: found.get(naming.pod(cluster.name, task.job, task.index)) for task in cluster.tasks}
+
+
+def stable_name(pod: Object) -> str:
+    """Return the name that a task's pod has, or would have in a StatefulSet. It is the pod's host name."""
+    labels = pod["metadata"].get("labels", {})
+    if program_job.POD_INDEX in labels:
+        return f"{labels[script_job.JOB_NAME]}-{labels[program_job.POD_INDEX]}"
+    return str(pod["metadata"]["name"])
 
 
 class LoggedPod:
