@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 
 from tfk8s.polling import wait_until
-from tfk8s.task.lifetime.record.bucket_signature import Keys, sign
+from tfk8s.task.buckets.bucket_signature import Keys, sign
 
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIAPLANTEDKEY", "AWS_SECRET_ACCESS_KEY": "hunter2-planted-secret-key"}
 

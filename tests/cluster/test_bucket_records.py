@@ -23,7 +23,7 @@ from tfk8s.core.history.facts import REMOVED
 from tfk8s.core.job_file.mappings import SharedHistory
 from tfk8s.core.script import Script
 from tfk8s.features.history.here import Past
-from tfk8s.task.lifetime.record import bucket_client
+from tfk8s.task.buckets import bucket_client
 
 URL = "s3://team/past"
 SECRET = "keys"

@@ -53,7 +53,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.bodies.append(self.rfile.read(int(self.headers.get("content-length", 0))))
         self.server.answer(self)
 
-    do_GET = do_PUT = do_POST = do_DELETE = _answer  # noqa: N815 - http.server's names
+    do_GET = do_PUT = do_POST = do_DELETE = do_CONNECT = _answer  # noqa: N815 - http.server's names
 
     def log_message(self, *_: object) -> None:
         pass

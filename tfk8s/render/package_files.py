@@ -37,7 +37,7 @@ _TASK = (
     *_BOTH, "task/data/*.py", "task/programs/*.py", "task/programs/restarts/*.py",
     # the cluster's own Job
     "core/history/__init__.py", "core/history/facts.py", "core/history/redaction.py", "core/history/shared.py",
-    "task/lifetime/*.py", "task/lifetime/record/*.py",
+    "task/lifetime/*.py", "task/lifetime/record/*.py", "task/buckets/*.py",
     "backends/__init__.py", "backends/meter.py", "features/__init__.py", "features/metrics/*.py",  # what measures tasks
     # what `tfk8s.session` needs in a program
     "sessions/cluster/__init__.py", "sessions/cluster/elastic.py", "sessions/cluster/elastic_sessions.py",

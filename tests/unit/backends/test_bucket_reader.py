@@ -28,7 +28,7 @@ from tfk8s.core.history.records import MAX_RECORD
 from tfk8s.core.history.shared import FOLDER, marker_name, to_notes
 from tfk8s.errors import ClusterError, InvalidInput, WaitTimeout
 from tfk8s.features.history.here import Past
-from tfk8s.task.lifetime.record import bucket_client
+from tfk8s.task.buckets import bucket_client
 from tfk8s.task.lifetime.record.record_mirror import RecordMirror
 from tfk8s.task.lifetime.record.record_writer import RecordWriter
 

@@ -17,8 +17,8 @@ from tests.unit.task.lifetime.test_record_writer import CREATED, OBJECTS, UID, R
 from tfk8s.core.history.facts import MAX_AGE, MAX_ENTRIES
 from tfk8s.core.history.shared import FOLDER, INDEX, marker_name, record_name, to_notes
 from tfk8s.polling import wait_until
-from tfk8s.task.lifetime.record.bucket_client import ListedObject
-from tfk8s.task.lifetime.record.bucket_server import BucketFailure
+from tfk8s.task.buckets.bucket_client import ListedObject
+from tfk8s.task.buckets.bucket_server import BucketFailure
 from tfk8s.task.lifetime.record.record_files import RecordFiles
 from tfk8s.task.lifetime.record.record_mirror import RecordMirror
 from tfk8s.task.lifetime.record.record_writer import RecordWriter

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tfk8s.core.history.facts import MAX_AGE, MAX_ENTRIES
 from tfk8s.core.history.shared import EVENTS, FACTS, FOLDER, INDEX, LOGS, is_log, marked_record, marker_name
-from tfk8s.task.lifetime.record.bucket_client import BucketClient
+from tfk8s.task.buckets.bucket_client import BucketClient
 from tfk8s.task.lifetime.record.record_files import replace_file
 
 _INTERVAL = 30.0  # seconds between two times that a part is sent

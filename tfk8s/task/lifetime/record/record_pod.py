@@ -28,7 +28,8 @@ def keep(
     """
     mirror, volume, with_logs = None, Path(MOUNT_PATH), environment["TFK8S_HISTORY"] == WITH_LOGS
     if "TFK8S_BUCKET" in environment:
-        from tfk8s.task.lifetime.record import bucket_client, record_mirror  # a claim needs none of it
+        from tfk8s.task.buckets import bucket_client  # a claim needs none of it
+        from tfk8s.task.lifetime.record import record_mirror
 
         mirror = record_mirror.RecordMirror(lambda: bucket_client.of_environment(environment), volume, say)
     writer = RecordWriter(server, objects, volume, with_logs, say, mirror=mirror)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
 import socket
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 _TIMEOUT = 10.0  # seconds without a byte
-LONGEST = 15.0  # of a request with its answer
+_MOST_OF_ERROR = 64 << 10  # bytes
 _RETRIES = 1  # on a connection that the server may have closed meanwhile
 
 
@@ -39,32 +40,42 @@ class BucketServer:
 
     Args:
         url: http:// or https://, a host, and perhaps a port.
+        longest: seconds of a request with its answer.
+        ca_file: the certificates that count; "" is those of the system.
+        proxy: the URL of a proxy for https://; "" without one.
 
     Attributes:
         host: for the header of this name.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, longest: float = 15.0, ca_file: str = "", proxy: str = "") -> None:
         try:
-            parts = urllib.parse.urlsplit(url)
-            port = parts.port
+            parts, via = urllib.parse.urlsplit(url), urllib.parse.urlsplit(proxy or url)
+            port, via_port = parts.port, via.port
         except ValueError as error:
             raise BucketFailure(f"the endpoint is no URL: {error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BucketFailure("the endpoint is no URL with http or https")
-        self.host = parts.netloc.rpartition("@")[2]
-        self._connection = (
-            http.client.HTTPSConnection(parts.hostname, port, timeout=_TIMEOUT, context=ssl.create_default_context())
-            if parts.scheme == "https"
-            else http.client.HTTPConnection(parts.hostname, port, timeout=_TIMEOUT)
-        )
+        if not via.hostname:
+            raise BucketFailure("the proxy is no URL with a host")
+        self.host, self._longest = parts.netloc.rpartition("@")[2], longest
+        if parts.scheme == "http":
+            self._connection = http.client.HTTPConnection(parts.hostname, port, timeout=_TIMEOUT)
+            return
+        context = ssl.create_default_context(cafile=ca_file or None)
+        self._connection = http.client.HTTPSConnection(via.hostname, via_port, timeout=_TIMEOUT, context=context)
+        if proxy:
+            self._connection.set_tunnel(parts.hostname, port, _proxy_headers(via))
 
-    def send(self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int) -> HttpAnswer:
+    def send(
+        self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int, *, is_cut: bool = False
+    ) -> HttpAnswer:
         """Return the answer to a request that may come twice.
 
         Args:
             target: the path with the query, quoted.
-            most: the greatest number of bytes of the answer.
+            most: the greatest number of bytes of a 200; other answers have a limit of their own.
+            is_cut: take the first bytes of a longer answer.
 
         Raises:
             OSError, HTTPException: the server does not answer, or not in time.
@@ -73,7 +84,7 @@ class BucketServer:
         for tries in range(_RETRIES + 1):
             is_used = self._connection.sock is not None
             try:
-                return self._send(method, target, headers, content, most)
+                return self._send(method, target, headers, content, most, is_cut)
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 if isinstance(error, BucketFailure) or not is_used or tries == _RETRIES:
@@ -90,20 +101,31 @@ class BucketServer:
         except ValueError as error:  # of a certificate, or of a name that no host can have
             raise BucketFailure(f"{self.host}: {getattr(error, 'strerror', None) or error}") from None
 
-    def _send(self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int) -> HttpAnswer:
+    def _send(
+        self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int, is_cut: bool
+    ) -> HttpAnswer:
         if self._connection.sock is None:
             self._connect()
-        with _cut_off(self._connection.sock, LONGEST):
+        with _cut_off(self._connection.sock, self._longest):
             self._connection.request(method, target, content, dict(headers))
-            response = self._connection.getresponse()
-            body = response.read(most + 1)
-        if len(body) > most:
-            raise BucketFailure(f"the answer of {self.host} has more than {most:,} bytes")
-        if response.length:
+            with self._connection.getresponse() as response:
+                limit = most if response.status == http.HTTPStatus.OK else _MOST_OF_ERROR
+                body = response.read(limit if is_cut else limit + 1)
+                is_whole = response.isclosed()
+        if len(body) > limit:
+            raise BucketFailure(f"the answer of {self.host} has more than {limit:,} bytes")
+        if response.length and not (is_cut and len(body) == limit):
             raise BucketFailure(f"the answer of {self.host} is cut off")
-        if not response.isclosed():
+        if not is_whole:
             self.close()
         return HttpAnswer(response.status, {name.lower(): value for name, value in response.getheaders()}, body)
+
+
+def _proxy_headers(proxy: urllib.parse.SplitResult) -> dict[str, str]:
+    if proxy.username is None:
+        return {}
+    user = urllib.parse.unquote(f"{proxy.username}:{proxy.password or ''}")
+    return {"proxy-authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
 
 
 @contextlib.contextmanager

@@ -1,4 +1,7 @@
-"""The objects of a bucket, by the XML API of S3 and Cloud Storage. Standard library only: this file runs in pods.
+"""The objects of a bucket, by the XML API of S3 and Cloud Storage, for pods that write and commands that read.
+
+Whoever may write to the bucket may have written anything there, so each answer has a limit. Standard library only:
+this file runs in pods.
 
 Sources: GetObject, PutObject, DeleteObject and ListObjectsV2 in the Amazon S3 API Reference; "XML API overview" and
 "Simple migration from Amazon S3" in Google's documentation of Cloud Storage. URLs have the name of the bucket in their
@@ -17,12 +20,12 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from tfk8s.core.history.shared import BucketPlace, parse_bucket
-from tfk8s.task.lifetime.record.bucket_keys import BucketKeys, parse_xml, refusal, source_of
-from tfk8s.task.lifetime.record.bucket_server import BucketFailure, BucketServer, HttpAnswer
-from tfk8s.task.lifetime.record.bucket_signature import sign
+from tfk8s.task.buckets.bucket_keys import BucketKeys, Source, parse_xml, refusal, source_of
+from tfk8s.task.buckets.bucket_server import BucketFailure, BucketServer, HttpAnswer
+from tfk8s.task.buckets.bucket_signature import sign
 
 _PAGE = 500  # names of a list
-_MOST_OF_LIST, _MOST_OF_ERROR = 1 << 20, 64 << 10  # bytes of an answer: this pod has little memory
+_MOST_OF_LIST, _MOST_OF_REST = 1 << 20, 64 << 10  # bytes of an answer: a pod has little memory
 _REGION = re.compile(r"[a-z0-9-]{1,40}")
 _MOVED = (301, 307, 400)
 
@@ -34,11 +37,25 @@ class ListedObject(NamedTuple):
         name: without the prefix of the history.
         size: in bytes.
         changed: the time in seconds since the epoch.
+        tag: differs after each change of the content.
     """
 
     name: str
     size: int
     changed: float
+    tag: str = ""
+
+
+class Page(NamedTuple):
+    """A part of a list.
+
+    Attributes:
+        objects: in the order of their names.
+        more: asks for the next part; "" if this is the last one.
+    """
+
+    objects: list[ListedObject]
+    more: str
 
 
 class BucketClient:
@@ -47,28 +64,30 @@ class BucketClient:
     Args:
         place: the bucket.
         endpoint: the URL of the server; "" is that of the bucket's provider.
-        keys: what requests are signed with.
+        keys: returns what a request is signed with.
         region: the bucket's. Of S3 itself, an answer tells another one.
-        clock: returns the time in seconds since the epoch.
+        serve: makes the server of a URL.
     """
 
     def __init__(
-        self, place: BucketPlace, endpoint: str, keys: BucketKeys, region: str, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._place, self._endpoint, self._keys, self._clock = place, endpoint, keys, clock
+        self, place: BucketPlace, endpoint: str, keys: Source, region: str,
+        serve: Callable[[str], BucketServer] = BucketServer,
+    ) -> None:  # fmt: skip
+        self._place, self._endpoint, self._keys, self._serve = place, endpoint, keys, serve
         self._region = region
-        self._server = BucketServer(endpoint or home(place.scheme, region))
+        self._server = serve(endpoint or home(place.scheme, region))
 
-    def get(self, name: str, most: int) -> bytes | None:
+    def get(self, name: str, most: int, *, is_cut: bool = False) -> bytes | None:
         """Return the content of an object; None if there is none.
 
         Args:
             most: the greatest number of bytes.
+            is_cut: return the first bytes of a larger object.
 
         Raises:
-            OSError, HTTPException, ValueError: the object can't be read.
+            OSError, HTTPException, ValueError: the object can't be read, or is too large.
         """
-        answer = self._ask("GET", name, most=max(most, _MOST_OF_ERROR))
+        answer = self._ask("GET", name, most=most, is_cut=is_cut)
         if answer.status == http.HTTPStatus.NOT_FOUND:
             return None
         return self._accepted("GET", name, answer).body
@@ -84,21 +103,34 @@ class BucketClient:
             self._accepted("DELETE", name, answer)
 
     def list(self, prefix: str, most: int) -> Iterator[ListedObject]:
-        """Yield the objects whose names begin so, in the order of their names, page by page; errors as for `get`.
+        """Yield the objects whose names begin so, in the order of their names; errors as for `get`.
 
         Args:
             most: the greatest number of objects.
         """
-        more: dict[str, str] = {}
+        more = ""
         for _ in range(-(-most // _PAGE)):
-            query = {"list-type": "2", "max-keys": str(_PAGE), "prefix": self._place.prefix + prefix, **more}
-            answer = self._accepted("GET", prefix, self._ask("GET", None, query=query, most=_MOST_OF_LIST))
-            page = parse_xml(answer.body)
-            yield from filter(None, (self._listed(item) for item in page.iterfind("{*}Contents")))
-            token = page.findtext("{*}NextContinuationToken")
-            if page.findtext("{*}IsTruncated") != "true" or not token:
+            objects, more = self.page(prefix, more)
+            yield from objects
+            if not more:
                 return
-            more = {"continuation-token": token}
+
+    def page(self, prefix: str, more: str = "") -> Page:
+        """Return a part of that list.
+
+        Args:
+            more: what the part before it says; "" for the first part.
+        """
+        query = {"list-type": "2", "max-keys": str(_PAGE), "prefix": self._place.prefix + prefix}
+        if more:
+            query["continuation-token"] = more
+        answer = self._accepted("GET", prefix, self._ask("GET", None, query=query, most=_MOST_OF_LIST))
+        root = parse_xml(answer.body)
+        found = (self._listed(item) for item in root.iterfind("{*}Contents"))
+        is_last = root.findtext("{*}IsTruncated") != "true"
+        return Page(
+            [item for item in found if item], "" if is_last else root.findtext("{*}NextContinuationToken") or ""
+        )
 
     def close(self) -> None:
         """Close the connection; the next request makes another."""
@@ -112,32 +144,31 @@ class BucketClient:
             moment = datetime.fromisoformat(changed.replace("Z", "+00:00")).timestamp()
         except ValueError:
             return None
-        return ListedObject(name.removeprefix(self._place.prefix), int(size), moment)
+        return ListedObject(name.removeprefix(self._place.prefix), int(size), moment, item.findtext("{*}ETag") or "")
 
     def _ask(
         self, method: str, name: str | None, content: bytes = b"", *, query: Mapping[str, str] | None = None,
-        most: int = _MOST_OF_ERROR,
+        most: int = _MOST_OF_REST, is_cut: bool = False,
     ) -> HttpAnswer:  # fmt: skip
         path = f"/{self._place.name}" + ("" if name is None else f"/{self._place.prefix}{name}")
         target = urllib.parse.quote(path, safe="/-_.~")
         if query:
             target += "?" + urllib.parse.urlencode(sorted(query.items()), quote_via=urllib.parse.quote, safe="-_.~")
-        answer = self._send(method, target, content, most)
+        answer = self._send(method, target, content, most, is_cut)
         if answer.status in _MOVED and self._moves(answer.headers.get("x-amz-bucket-region", "")):
-            answer = self._send(method, target, content, most)
+            answer = self._send(method, target, content, most, is_cut)
         return answer
 
-    def _send(self, method: str, target: str, content: bytes, most: int) -> HttpAnswer:
-        keys = self._keys.get()
-        headers = sign(keys, self._region, method, self._server.host, target, content, self._clock())
-        return self._server.send(method, target, headers, content, most)
+    def _send(self, method: str, target: str, content: bytes, most: int, is_cut: bool) -> HttpAnswer:
+        headers = sign(self._keys(), self._region, method, self._server.host, target, content, time.time())
+        return self._server.send(method, target, headers, content, most, is_cut=is_cut)
 
     def _moves(self, region: str) -> bool:
         """Take another region of S3 itself; return whether there is one."""
         if self._endpoint or self._place.scheme != "s3" or region == self._region or not _REGION.fullmatch(region):
             return False
         self.close()
-        self._region, self._server = region, BucketServer(home("s3", region))
+        self._region, self._server = region, self._serve(home("s3", region))
         return True
 
     def _accepted(self, method: str, name: str, answer: HttpAnswer) -> HttpAnswer:
@@ -150,7 +181,9 @@ class BucketClient:
 
 def home(scheme: str, region: str) -> str:
     """Return the URL of a provider's own server."""
-    return f"https://s3.{region}.amazonaws.com" if scheme == "s3" else "https://storage.googleapis.com"
+    if scheme == "gs":
+        return "https://storage.googleapis.com"
+    return f"https://s3.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}"
 
 
 def of_environment(environment: Mapping[str, str]) -> BucketClient:
@@ -159,4 +192,4 @@ def of_environment(environment: Mapping[str, str]) -> BucketClient:
     told = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or ""
     region = told.strip() if _REGION.fullmatch(told.strip()) else {"s3": "us-east-1", "gs": "auto"}[place.scheme]
     keys = BucketKeys(source_of(environment, place.scheme, region))
-    return BucketClient(place, environment.get("TFK8S_ENDPOINT", ""), keys, region)
+    return BucketClient(place, environment.get("TFK8S_ENDPOINT", ""), keys.get, region)

@@ -12,7 +12,7 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s.task.lifetime.record.bucket_signature import Keys, sign
+from tfk8s.task.buckets.bucket_signature import Keys, sign
 
 WORD = st.text("abcXYZ012-_.~", min_size=1, max_size=8)
 PATH = st.lists(st.text("abcXYZ019-_.~ +=&%é/", min_size=1, max_size=8), min_size=1, max_size=4).map("/".join)

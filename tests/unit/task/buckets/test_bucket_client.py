@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import ssl
 import time
@@ -15,22 +16,25 @@ import pytest
 from fakes.lying_server import LyingServer, text
 
 from tfk8s.core.history.shared import BucketPlace
-from tfk8s.task.lifetime.record import bucket_client, bucket_keys, bucket_server
-from tfk8s.task.lifetime.record.bucket_client import BucketClient
-from tfk8s.task.lifetime.record.bucket_keys import BucketKeys, source_of
-from tfk8s.task.lifetime.record.bucket_server import BucketFailure
-from tfk8s.task.lifetime.record.bucket_signature import Keys
+from tfk8s.task.buckets import bucket_client, bucket_keys, bucket_server
+from tfk8s.task.buckets.bucket_client import BucketClient
+from tfk8s.task.buckets.bucket_keys import BucketKeys, source_of
+from tfk8s.task.buckets.bucket_server import BucketFailure, BucketServer
+from tfk8s.task.buckets.bucket_signature import Keys
 
 pytest_plugins = ("fakes.lying_server",)
 SECRET = "hunter2-never-to-be-seen"
 PLACE = BucketPlace("s3", "team", "past/")
-STATIC = BucketKeys(lambda: Keys("AKIA", SECRET))
 BOMB = '<!DOCTYPE a [<!ENTITY b "cc"><!ENTITY d "&b;&b;">]><a>&d;</a>'
+
+
+def static_keys() -> Keys:
+    return Keys("AKIA", SECRET)
 
 
 @pytest.fixture
 def client(lying_server: LyingServer) -> Iterator[BucketClient]:
-    with closing(BucketClient(PLACE, lying_server.url, STATIC, "eu-north-1")) as found:
+    with closing(BucketClient(PLACE, lying_server.url, static_keys, "eu-north-1")) as found:
         yield found
 
 
@@ -85,7 +89,8 @@ def test_nonsense_in_a_list_is_left_out(client: BucketClient, lying_server: Lyin
         (text(403, f"<Error><Code>{SECRET} \x1b[2J</Code></Error>"), "403"),
         (text(500, "<"), "500"),
         (text(302, "", location="http://127.0.0.1:1/"), "302"),
-        (text(200, "x" * (1 << 20)), "has more than 65,536 bytes"),
+        (text(200, "x" * 11), "has more than 10 bytes"),
+        (text(500, "x" * (1 << 20)), "has more than 65,536 bytes"),
         (text(200, "x", 100), "is cut off"),
     ],
 )
@@ -107,18 +112,24 @@ def test_a_list_of_a_wrong_form_is_an_error(client: BucketClient, lying_server: 
         list(client.list("", 1000))
 
 
-def test_an_answer_without_an_end_is_cut_off(
-    client: BucketClient, lying_server: LyingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_bytes_of_an_object_are_taken(client: BucketClient, lying_server: LyingServer) -> None:
+    lying_server.answer = text(200, "hello, you")
+    assert [client.get("a", 5, is_cut=True), client.get("a", 20, is_cut=True)] == [b"hello", b"hello, you"]
+    lying_server.answer = text(200, "hell", 10)
+    with pytest.raises(BucketFailure, match="is cut off"):
+        client.get("a", 5, is_cut=True)
+
+
+def test_an_answer_without_an_end_is_cut_off(lying_server: LyingServer) -> None:
     def drip(handler: BaseHTTPRequestHandler) -> None:
         handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
         while not lying_server.done.wait(0.02):
             handler.wfile.write(b"x: y\r\n")
 
-    monkeypatch.setattr(bucket_server, "LONGEST", 0.3)
     lying_server.answer = drip
-    begin = time.monotonic()
-    with pytest.raises(TimeoutError, match="no whole answer"):
+    begin, serve = time.monotonic(), functools.partial(BucketServer, longest=0.3)
+    client = BucketClient(PLACE, lying_server.url, static_keys, "auto", serve)
+    with closing(client), pytest.raises(TimeoutError, match="no whole answer"):
         client.get("a", 10)
     assert time.monotonic() - begin < 5
 
@@ -134,7 +145,7 @@ def test_a_connection_that_the_server_has_closed_is_made_again(client: BucketCli
 
 def test_a_server_that_is_not_there_is_an_error() -> None:
     with pytest.raises(ConnectionRefusedError):
-        BucketClient(PLACE, "http://127.0.0.1:1", STATIC, "auto").put("a", b"")
+        BucketClient(PLACE, "http://127.0.0.1:1", static_keys, "auto").put("a", b"")
 
 
 def test_a_certificate_that_nobody_trusts_is_a_failure_of_the_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,8 +154,31 @@ def test_a_certificate_that_nobody_trusts_is_a_failure_of_the_bucket(monkeypatch
 
     monkeypatch.setattr(HTTPSConnection, "connect", connect)
     with pytest.raises(BucketFailure, match="CERTIFICATE_VERIFY_FAILED") as caught:
-        BucketClient(PLACE, "https://127.0.0.1:1", STATIC, "auto").put("a", b"")
+        BucketClient(PLACE, "https://127.0.0.1:1", static_keys, "auto").put("a", b"")
     assert not isinstance(caught.value, ValueError)
+
+
+def test_a_proxy_is_asked_for_a_tunnel(lying_server: LyingServer) -> None:
+    proxy = f"http://ada:p%40ss@127.0.0.1:{lying_server.server_port}"
+    server = BucketServer("https://s3.example", proxy=proxy)
+    with closing(server), pytest.raises(OSError, match="Tunnel connection failed: 404"):
+        server.send("GET", "/", {}, b"", 10)
+    assert lying_server.asked == ["CONNECT s3.example:443"]
+    assert lying_server.headers["proxy-authorization"] == "Basic YWRhOnBAc3M="
+
+
+@pytest.mark.parametrize("proxy", ["127.0.0.1", "http://"])
+def test_a_proxy_that_is_no_url_is_an_error(proxy: str) -> None:
+    with pytest.raises(BucketFailure, match="the proxy is no URL with a host"):
+        BucketServer("https://s3.example", proxy=proxy)
+
+
+@pytest.mark.parametrize(
+    ("region", "url"),
+    [("eu-north-1", "https://s3.eu-north-1.amazonaws.com"), ("cn-north-1", "https://s3.cn-north-1.amazonaws.com.cn")],
+)
+def test_a_region_has_a_server(region: str, url: str) -> None:
+    assert bucket_client.home("s3", region) == url
 
 
 def test_a_token_without_a_file_is_an_error(tmp_path: Path) -> None:
@@ -167,11 +201,11 @@ def test_the_bucket_tells_its_region(lying_server: LyingServer, monkeypatch: pyt
 
     monkeypatch.setattr(bucket_client, "home", home)
     lying_server.answer = answer
-    with closing(BucketClient(PLACE, "", STATIC, "us-east-1")) as client:
+    with closing(BucketClient(PLACE, "", static_keys, "us-east-1")) as client:
         assert [client.get("a", 10), client.get("a", 10)] == [b"hello", b"hello"]
     assert regions == ["us-east-1", "eu-north-1"]
     del regions[:]
-    other = BucketClient(PLACE, "", STATIC, "us-west-1")
+    other = BucketClient(PLACE, "", static_keys, "us-west-1")
     with closing(other), pytest.raises(BucketFailure, match="301"):  # no region has such a name
         other.get("a", 10)
 
@@ -273,7 +307,7 @@ def test_the_metadata_server_gives_a_token(lying_server: LyingServer, monkeypatc
     assert abs(found.expires - time.time() - 3599) < 60
     assert lying_server.headers["metadata-flavor"] == "Google"
     place, keys = BucketPlace("gs", "team", ""), BucketKeys(source_of({}, "gs", "auto"))
-    with closing(BucketClient(place, lying_server.url, keys, "auto")) as client:
+    with closing(BucketClient(place, lying_server.url, keys.get, "auto")) as client:
         client.get("a", 100)
     assert lying_server.headers["authorization"] == "Bearer ya29"
     lying_server.answer = text(200, '{"access_token": 5}')

@@ -1,4 +1,4 @@
-"""The keys of the pod for a bucket, renewed before they expire. Standard library only: this file runs in pods.
+"""The keys of a pod for a bucket, renewed before they expire. Standard library only: this file runs in pods.
 
 Sources: "AssumeRoleWithWebIdentity" in the AWS Security Token Service API Reference, for IAM roles of ServiceAccounts;
 "Container credential provider" in the AWS SDKs and Tools Reference Guide, for EKS Pod Identity; "About VM metadata" and
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from tfk8s.task.lifetime.record.bucket_server import BucketFailure, BucketServer
-from tfk8s.task.lifetime.record.bucket_signature import Keys
+from tfk8s.task.buckets.bucket_server import BucketFailure, BucketServer
+from tfk8s.task.buckets.bucket_signature import Keys
 
 _EARLY = 300.0  # seconds before keys expire
 _MOST = 64 << 10  # bytes of an answer, and of a token's file
@@ -76,8 +76,8 @@ def _of_secret(environment: Mapping[str, str], secret: str) -> Keys:
     names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
     if missing := [name for name in names if not environment.get(name)]:
         raise BucketFailure(f"the Secret {secret} is missing, or lacks {missing[0]}")
-    token = _clean(environment.get("AWS_SESSION_TOKEN", ""), "AWS_SESSION_TOKEN")
-    return Keys(_clean(environment[names[0]], names[0]), _clean(environment[names[1]], names[1]), token)
+    token = header_value(environment.get("AWS_SESSION_TOKEN", ""), "AWS_SESSION_TOKEN")
+    return Keys(header_value(environment[names[0]], names[0]), header_value(environment[names[1]], names[1]), token)
 
 
 def _of_web_identity(url: str, environment: Mapping[str, str]) -> Keys:
@@ -104,7 +104,7 @@ def _of_metadata() -> Keys:
     token, seconds = found.get("access_token"), found.get("expires_in")
     if not isinstance(token, str) or type(seconds) is not int:
         raise BucketFailure("the metadata server gives no token")
-    return Keys("", "", _clean(token, "the token"), begin + seconds)
+    return Keys("", "", header_value(token, "the token"), begin + seconds)
 
 
 def _of_nothing() -> Keys:
@@ -120,11 +120,15 @@ def _temporary(found: Mapping[str, Any], names: tuple[str, ...]) -> Keys:
         moment = datetime.fromisoformat(expires.replace("Z", "+00:00")).timestamp()
     except ValueError:
         raise BucketFailure("the keys for the bucket have no time of their end") from None
-    return Keys(_clean(key, names[0]), _clean(secret, names[1]), _clean(token, names[2]), moment)
+    return Keys(header_value(key, names[0]), header_value(secret, names[1]), header_value(token, names[2]), moment)
 
 
-def _clean(value: str, name: str) -> str:
-    """Return a value for a header, whose errors would show it."""
+def header_value(value: str, name: str) -> str:
+    """Return a value for a header of http.client, whose own error would show the value.
+
+    Raises:
+        BucketFailure: it has characters that would end the header.
+    """
     value = value.strip()
     if not value.isascii() or not value.isprintable() or " " in value:
         raise BucketFailure(f"{name} has characters that no key has")
@@ -134,7 +138,7 @@ def _clean(value: str, name: str) -> str:
 def _token_file(path: str) -> str:
     try:
         with Path(path).open(encoding="ascii", errors="replace") as file:
-            return _clean(file.read(_MOST), "the token's file")
+            return header_value(file.read(_MOST), "the token's file")
     except OSError as error:  # a missing one is not taken for a missing folder of the record
         if isinstance(error, BucketFailure):
             raise
