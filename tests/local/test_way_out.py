@@ -56,8 +56,10 @@ CLIENTS = {
         print(tf.io.gfile.GFile("gs://bucket/hello").read())
     """,
     "s3://": """
-        import fsspec
-        print(fsspec.open("s3://bucket/hello", "rt", anon=True, endpoint_url="http://s3.example").open().read())
+        import boto3, botocore.config
+        config = botocore.config.Config(signature_version=botocore.UNSIGNED, s3={"addressing_style": "path"})
+        client = boto3.client("s3", "us-east-1", endpoint_url="http://s3.example", config=config)
+        print(client.get_object(Bucket="bucket", Key="hello")["Body"].read().decode())
     """,
     "Hugging Face": """
         import huggingface_hub

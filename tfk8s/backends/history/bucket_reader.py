@@ -1,21 +1,23 @@
-"""Brings records of a shared history in a bucket into this user's own, with fsspec's packages and their credentials.
+"""Brings records of a shared history in a bucket into this user's own.
 
-Whoever may write to the bucket may have written anything there. So names are matched, lists are read page by page, and
-of each object at most the bytes that its kind may have. An underscore of fsspec marks a coroutine, not a private name.
+Whoever may write to the bucket may have written anything there, and its server may answer anything. So names are
+matched, lists are read page by page, and of each object at most the bytes that its kind may have.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import functools
 import gzip
 import hashlib
-import importlib
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+import http.client
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import NamedTuple, TypeVar
 
-from tfk8s import polling
-from tfk8s.backends.history import index
+from tfk8s import concurrency, polling
+from tfk8s.backends.history import bucket_access, index
 from tfk8s.backends.history.merging import Merger, Pulled
 from tfk8s.core.history import facts, records
 from tfk8s.core.history.records import MAX_EVENTS, MAX_FACTS, MAX_LOG, MAX_PARTS, MAX_RECORD, MAX_RECORDS, SharedRecord
@@ -24,33 +26,27 @@ from tfk8s.core.history.shared import (
     FACTS,
     FOLDER,
     INDEX,
-    BucketPlace,
     is_log,
     marked_record,
     parse_bucket,
     parse_record_name,
 )
 from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError, quoted
+from tfk8s.task.buckets.bucket_client import BucketClient, Page
 
-TIMEOUT = 60.0  # seconds of a request with its repetitions, or of those that are made together
-_PAGE = 1000  # names of a list
-_MOST_PAGES = 20  # of all records
-_TOGETHER = 100  # markers
+TIMEOUT = 60.0  # seconds of a request, or of those that are made together
+_MOST_PAGES = 40  # of 500 names each, of all records
+_AT_ONCE = 8  # requests, each on a connection of its own
+_TOGETHER = 32  # markers
 _MAX_MARKER = 1 << 20  # bytes
 _BATCH = 8 << 20  # bytes of records that are read together
 _MAX_WORDS = 300  # characters of an error of others
 _LIMITS = {FACTS: MAX_FACTS, EVENTS: MAX_EVENTS}  # bytes of parts, besides logs
-_MODULES = {"s3": "s3fs", "gs": "gcsfs.core"}  # `gcsfs` first asks by gRPC whether the bucket is zonal
 _ADVICE = {
     "s3": "the credentials of AWS' tools count: aws sts get-caller-identity",
     "gs": "the credentials of gcloud count: gcloud auth application-default login",
 }
-MISSING_HELP = "pip install 'tfk8s[buckets]'"
-
-
-class _Listed(NamedTuple):
-    name: str
-    state: str  # differs after each change of the object
+T = TypeVar("T")
 
 
 class _Told(NamedTuple):
@@ -58,9 +54,6 @@ class _Told(NamedTuple):
     mark: str
     sizes: dict[str, int]  # of the parts that are to be read
     problem: str
-
-
-_Page = tuple[list[_Listed], str | None]  # and the token of the next one
 
 
 class HistoryBucket:
@@ -73,18 +66,26 @@ class HistoryBucket:
     Raises:
         InvalidInput: the URL names no bucket, or a package is missing.
         ClusterError: there are no credentials.
+        WaitTimeout: the credentials are not there in time.
     """
 
     def __init__(self, url: str, endpoint: str | None) -> None:
         try:
-            self._place = parse_bucket(url)
+            self._place = place = parse_bucket(url)
         except ValueError:
             raise InvalidInput(
                 f"{quoted(url)} is not a bucket", help="write s3://NAME/PREFIX or gs://NAME/PREFIX"
             ) from None
         self._url = url
-        with self._one_error():
-            self._files = _file_system(self._place, endpoint)
+        self._idle: list[BucketClient] = []
+        self._closed = threading.Event()
+        self._connect = self._run(lambda: bucket_access.find(place, endpoint, TIMEOUT))
+
+    def close(self) -> None:
+        """Close the connections; a request that still runs closes its own."""
+        self._closed.set()
+        while self._idle:
+            self._idle.pop().close()
 
     def newest(self, cluster: str | None, most: int, result: Pulled) -> Mapping[str, tuple[str, str]]:
         """Return the markers of the newest records and their marks, by the names of the records.
@@ -99,15 +100,16 @@ class HistoryBucket:
             WaitTimeout: the bucket does not answer in time.
         """
         found: dict[str, tuple[str, str]] = {}
-        more: str | None = None
+        more = ""
         for _ in range(_MOST_PAGES):
-            page, more = self._run(_PAGES[self._place.scheme](self._files, self._place, f"{INDEX}/", more))
+            page, more = self._run(functools.partial(self._page, more))
             for listed in page:
-                record = marked_record(listed.name.removeprefix(self._place.prefix))
+                record = marked_record(listed.name)
                 if record is None or record in found or cluster not in (None, (parse_record_name(record) or "")[0]):
                     continue
                 if len(found) < most:
-                    found[record] = listed.name, hashlib.sha256(listed.state.encode()).hexdigest()[:16]
+                    state = f"{listed.tag} {listed.changed}"
+                    found[record] = listed.name, hashlib.sha256(state.encode()).hexdigest()[:16]
                 else:
                     result.older += 1
             if not more or len(found) >= most:
@@ -145,14 +147,13 @@ class HistoryBucket:
         names = list(wanted)
         for start in range(0, len(names), _TOGETHER):
             some = names[start : start + _TOGETHER]
-            markers = self._read([wanted[name][0] for name in some], [_MAX_MARKER] * len(some))
+            markers = self._read([(wanted[name][0], _MAX_MARKER) for name in some])
             for name, marker in zip(some, markers, strict=True):
                 yield _Told(name, wanted[name][1], *_parts(marker))
 
     def _records(self, batch: Sequence[_Told]) -> Iterator[SharedRecord]:
-        prefix = f"{self._place.prefix}{FOLDER}"
-        parts = [(f"{prefix}/{told.record}/{part}", size) for told in batch for part, size in told.sizes.items()]
-        read = iter(self._read([name for name, _ in parts], [size for _, size in parts]))
+        parts = [(f"{FOLDER}/{told.record}/{part}", size) for told in batch for part, size in told.sizes.items()]
+        read = iter(self._read(parts))
         for told in batch:
             contents, problem, mark = dict[str, bytes](), told.problem, told.mark
             for part, content in zip(told.sizes, read, strict=False):
@@ -164,27 +165,57 @@ class HistoryBucket:
             record = SharedRecord(cluster=cluster, uid=uid, mark=mark, problem=problem)
             yield records.with_contents(record, contents)
 
-    def _read(self, names: Sequence[str], sizes: Sequence[int]) -> list[bytes | BaseException]:
-        """Return the contents of objects, at most so many bytes of each; or why one can't be read."""
-        if not names:
-            return []
-        paths = [f"{self._place.name}/{name}" for name in names]
-        read: list[bytes | BaseException] = self._run(self._files._cat_ranges(paths, [0] * len(paths), list(sizes)))
-        return read
+    def _page(self, more: str) -> Page:
+        with self._client() as client:
+            return client.page(f"{INDEX}/", more)
 
-    def _run(self, request: Coroutine[Any, Any, Any]) -> Any:
-        """Return what a coroutine returns, which the thread of fsspec runs."""
-        future = asyncio.run_coroutine_threadsafe(request, self._files.loop)
+    def _read(self, wanted: Sequence[tuple[str, int]]) -> list[bytes | Exception]:
+        """Return the contents of objects, by their names at most so many bytes; or why one can't be read."""
+        return self._run(lambda: concurrency.map_parallel(self._content, wanted, _AT_ONCE))
+
+    def _content(self, wanted: tuple[str, int]) -> bytes | Exception:
+        name, most = wanted
+        with self._client() as client:
+            try:
+                content = client.get(name, most, is_cut=True)  # the pod may have written more since it wrote the marker
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                return error
+        return FileNotFoundError("it is not there") if content is None else content
+
+    @contextlib.contextmanager
+    def _client(self) -> Iterator[BucketClient]:
+        """Lend a client to this thread, in a `with`."""
+        if self._closed.is_set():
+            raise InterruptedError
         try:
-            with self._one_error():
-                polling.wait_until(future.done, f'bucket "{self._url}" to answer', TIMEOUT, announce=True)
-                return future.result()
+            client = self._idle.pop()
+        except IndexError:
+            client = self._connect()
+        try:
+            yield client
         finally:
-            future.cancel()
+            self._idle.append(client)
+            if self._closed.is_set():
+                self.close()
+
+    def _run(self, request: Callable[[], T]) -> T:
+        """Return what a function returns, which runs on another thread: this one ends at the limit, or by Ctrl-C."""
+        future = Future[T]()
+
+        def run() -> None:
+            try:
+                future.set_result(request())
+            except Exception as error:
+                future.set_exception(error)
+
+        threading.Thread(target=run, name="tfk8s-bucket", daemon=True).start()
+        with self._one_error():
+            polling.wait_until(future.done, f'bucket "{self._url}" to answer', TIMEOUT, announce=True)
+            return future.result()
 
     @contextlib.contextmanager
     def _one_error(self) -> Iterator[None]:
-        """Turn the errors of fsspec's packages, and of those below, into a ClusterError, in a `with`."""
+        """Turn the errors of a bucket, and of the packages that find credentials, into a ClusterError, in a `with`."""
         try:
             yield
         except Tfk8sError:
@@ -207,8 +238,8 @@ def pull(url: str, endpoint: str | None, *, cluster: str | None, last: int) -> P
         ClusterError: the bucket can't be read.
         WaitTimeout: the bucket does not answer in time.
     """
-    bucket, result = HistoryBucket(url, endpoint), Pulled()
-    with Merger(url, url) as merger:
+    result = Pulled()
+    with contextlib.closing(HistoryBucket(url, endpoint)) as bucket, Merger(url, url) as merger:
         index.prune_daily()  # before, so that what is asked for stays
         listed = bucket.newest(cluster, last, result)
         wanted = {name: found for name, found in listed.items() if not merger.has(name, found[1])}
@@ -218,50 +249,11 @@ def pull(url: str, endpoint: str | None, *, cluster: str | None, last: int) -> P
     return result
 
 
-def _file_system(place: BucketPlace, endpoint: str | None) -> Any:
-    """Return the file system of fsspec, without the lists that it remembers.
-
-    Raises:
-        InvalidInput: its package is missing.
-    """
-    name = _MODULES[place.scheme]
-    try:
-        module = importlib.import_module(name)
-    except ImportError as error:
-        package = name.partition(".")[0]
-        raise InvalidInput(f"a history in a bucket needs {package}", help=MISSING_HELP) from error
-    if place.scheme == "gs":
-        return module.GCSFileSystem(access="read_only", use_listings_cache=False, skip_instance_cache=True)
-    config = {"connect_timeout": 10, "read_timeout": 20, "retries": {"max_attempts": 2}}
-    more = {"endpoint_url": endpoint} if endpoint else {}
-    return module.S3FileSystem(use_listings_cache=False, skip_instance_cache=True, config_kwargs=config, **more)
-
-
-async def _page_of_s3(files: Any, place: BucketPlace, prefix: str, more: str | None) -> _Page:
-    options = {"ContinuationToken": more} if more else {}
-    answer = await files._call_s3(
-        "list_objects_v2", Bucket=place.name, Prefix=place.prefix + prefix, MaxKeys=_PAGE, **options
-    )
-    found = answer.get("Contents", ())
-    return [_Listed(item["Key"], f"{item['ETag']} {item['LastModified']}") for item in found], answer.get(
-        "NextContinuationToken"
-    )
-
-
-async def _page_of_gs(files: Any, place: BucketPlace, prefix: str, more: str | None) -> _Page:
-    answer = await files._call(
-        "GET", "b/{}/o", place.name, prefix=place.prefix + prefix, maxResults=_PAGE, pageToken=more, json_out=True
-    )
-    found = answer.get("items", ())
-    return [_Listed(item["name"], str(item["generation"])) for item in found], answer.get("nextPageToken")
-
-
-_PAGES = {"s3": _page_of_s3, "gs": _page_of_gs}
-
-
-def _parts(marker: bytes | BaseException) -> tuple[dict[str, int], str]:
+def _parts(marker: bytes | Exception) -> tuple[dict[str, int], str]:
     """Return the sizes of a record's parts that are to be read, as its marker tells them; and what is left out."""
-    told = facts.parse(marker) if isinstance(marker, bytes) else None
+    if isinstance(marker, Exception):
+        return {}, f"its marker: {_words(marker)}"
+    told = facts.parse(marker)
     named = told.get("parts") if told else None
     sizes: dict[str, int] = {}
     for item in named if isinstance(named, list) else ():
@@ -277,6 +269,6 @@ def _parts(marker: bytes | BaseException) -> tuple[dict[str, int], str]:
     return kept, f"lacks {lacks} logs: it is too large" if lacks else ""
 
 
-def _words(error: BaseException) -> str:
+def _words(error: Exception) -> str:
     text = str(error).partition("\n")[0] or type(error).__name__
     return "".join(char if char.isprintable() else "?" for char in text[:_MAX_WORDS])

@@ -1,0 +1,88 @@
+"""The way of this user to a bucket: credentials, region and server, as AWS' tools and gcloud find them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import threading
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+
+from tfk8s.core.history.shared import BucketPlace
+from tfk8s.errors import InvalidInput
+from tfk8s.task.buckets.bucket_client import BucketClient
+from tfk8s.task.buckets.bucket_keys import header_value
+from tfk8s.task.buckets.bucket_server import BucketServer
+from tfk8s.task.buckets.bucket_signature import Keys
+
+MISSING_HELP = "pip install 'tfk8s[buckets]'"
+_SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
+_OF_AWS = re.compile(r"https://s3(\.[a-z0-9-]+)?\.amazonaws\.com(\.cn)?")
+
+
+def find(place: BucketPlace, endpoint: str | None, longest: float) -> Callable[[], BucketClient]:
+    """Return a function that makes clients of a bucket, each with a connection of its own.
+
+    Args:
+        endpoint: the URL of the server of an s3:// bucket; None is what AWS' tools use.
+        longest: seconds of a request.
+
+    Raises:
+        InvalidInput: a package is missing.
+        Exception: those of the package that looks for credentials.
+    """
+    return _of_gcloud(place, longest) if place.scheme == "gs" else _of_aws(place, endpoint, longest)
+
+
+def _of_aws(place: BucketPlace, endpoint: str | None, longest: float) -> Callable[[], BucketClient]:
+    with _needs("botocore"):
+        import botocore.exceptions
+        import botocore.session
+    session = botocore.session.get_session()
+    credentials = session.get_credentials()
+    if credentials is None:
+        raise botocore.exceptions.NoCredentialsError
+    told = session.create_client("s3").meta  # for the URL of variables and profiles
+    if endpoint is None:
+        endpoint = "" if _OF_AWS.fullmatch(told.endpoint_url) else told.endpoint_url
+    ca_file = session.get_config_variable("ca_bundle") or ""
+    keys, region = functools.partial(_keys_of_aws, credentials), told.region_name or "us-east-1"
+    return lambda: BucketClient(place, endpoint, keys, region, functools.partial(_server, longest, ca_file))
+
+
+def _keys_of_aws(credentials: object) -> Keys:
+    """Return keys that hold now: botocore renews them."""
+    key, secret, token = credentials.get_frozen_credentials()[:3]  # type: ignore[attr-defined]  # it has no types
+    return Keys(header_value(key, "the access key"), secret, header_value(token or "", "the session's token"))
+
+
+def _of_gcloud(place: BucketPlace, longest: float) -> Callable[[], BucketClient]:
+    with _needs("google-auth"):
+        import google.auth
+        import google.auth.transport.requests
+    credentials, _ = google.auth.default(scopes=[_SCOPE])
+    lock = threading.Lock()
+
+    def keys() -> Keys:
+        with lock:
+            if not credentials.valid:
+                credentials.refresh(google.auth.transport.requests.Request())
+            return Keys("", "", header_value(credentials.token, "the token"))
+
+    return lambda: BucketClient(place, "", keys, "auto", functools.partial(_server, longest, ""))
+
+
+def _server(longest: float, ca_file: str, url: str) -> BucketServer:
+    host = urllib.parse.urlsplit(url).hostname or ""
+    proxy = "" if urllib.request.proxy_bypass(host) else urllib.request.getproxies().get("https", "")
+    return BucketServer(url, longest=longest, ca_file=ca_file, proxy=proxy)
+
+
+@contextlib.contextmanager
+def _needs(package: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise InvalidInput(f"a history in a bucket needs {package}", help=MISSING_HELP) from error
