@@ -102,6 +102,9 @@ def test_certificates_of_ones_own_count(lying_server: LyingServer, home: Path, m
         monkeypatch.setenv(f"AWS_{name}", value)
     url = lying_server.url.replace("http:", "https:")
     assert asked(AWS, lying_server, url)
+    (home / "ca.pem").write_text("")
+    with pytest.raises(BucketFailure, match=r"the certificates in .*ca\.pem can't be read"):
+        asked(AWS, lying_server, url)
     monkeypatch.delenv("AWS_CA_BUNDLE")
     with pytest.raises(BucketFailure, match="CERTIFICATE_VERIFY_FAILED"):
         asked(AWS, lying_server, url)

@@ -45,7 +45,7 @@ def _of_aws(place: BucketPlace, endpoint: str | None, longest: float) -> Callabl
     if credentials is None:
         raise botocore.exceptions.NoCredentialsError
     told = session.create_client("s3").meta  # for the URL of variables and profiles
-    if endpoint is None:
+    if not endpoint:
         endpoint = "" if _OF_AWS.fullmatch(told.endpoint_url) else told.endpoint_url
     ca_file = session.get_config_variable("ca_bundle") or ""
     keys, region = functools.partial(_keys_of_aws, credentials), told.region_name or "us-east-1"
@@ -75,8 +75,9 @@ def _of_gcloud(place: BucketPlace, longest: float) -> Callable[[], BucketClient]
 
 
 def _server(longest: float, ca_file: str, url: str) -> BucketServer:
-    host = urllib.parse.urlsplit(url).hostname or ""
-    proxy = "" if urllib.request.proxy_bypass(host) else urllib.request.getproxies().get("https", "")
+    scheme, host, *_ = urllib.parse.urlsplit(url)
+    has_proxy = scheme == "https" and not urllib.request.proxy_bypass(host)
+    proxy = urllib.request.getproxies().get("https", "") if has_proxy else ""
     return BucketServer(url, longest=longest, ca_file=ca_file, proxy=proxy)
 
 

@@ -32,7 +32,7 @@ from tfk8s.core.history.shared import (
     parse_record_name,
 )
 from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError, quoted
-from tfk8s.task.buckets.bucket_client import BucketClient, Page
+from tfk8s.task.buckets.bucket_client import BucketClient, ListedPage
 
 TIMEOUT = 60.0  # seconds of a request, or of those that are made together
 _MOST_PAGES = 40  # of 500 names each, of all records
@@ -165,7 +165,7 @@ class HistoryBucket:
             record = SharedRecord(cluster=cluster, uid=uid, mark=mark, problem=problem)
             yield records.with_contents(record, contents)
 
-    def _page(self, more: str) -> Page:
+    def _page(self, more: str) -> ListedPage:
         with self._client() as client:
             return client.page(f"{INDEX}/", more)
 

@@ -46,7 +46,7 @@ class ListedObject(NamedTuple):
     tag: str = ""
 
 
-class Page(NamedTuple):
+class ListedPage(NamedTuple):
     """A part of a list.
 
     Attributes:
@@ -115,7 +115,7 @@ class BucketClient:
             if not more:
                 return
 
-    def page(self, prefix: str, more: str = "") -> Page:
+    def page(self, prefix: str, more: str = "") -> ListedPage:
         """Return a part of that list.
 
         Args:
@@ -128,7 +128,7 @@ class BucketClient:
         root = parse_xml(answer.body)
         found = (self._listed(item) for item in root.iterfind("{*}Contents"))
         is_last = root.findtext("{*}IsTruncated") != "true"
-        return Page(
+        return ListedPage(
             [item for item in found if item], "" if is_last else root.findtext("{*}NextContinuationToken") or ""
         )
 

@@ -62,7 +62,10 @@ class BucketServer:
         if parts.scheme == "http":
             self._connection = http.client.HTTPConnection(parts.hostname, port, timeout=_TIMEOUT)
             return
-        context = ssl.create_default_context(cafile=ca_file or None)
+        try:
+            context = ssl.create_default_context(cafile=ca_file or None)
+        except OSError as error:
+            raise BucketFailure(f"the certificates in {ca_file} can't be read: {error.strerror}") from None
         self._connection = http.client.HTTPSConnection(via.hostname, via_port, timeout=_TIMEOUT, context=context)
         if proxy:
             self._connection.set_tunnel(parts.hostname, port, _proxy_headers(via))
