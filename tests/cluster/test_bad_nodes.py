@@ -43,10 +43,10 @@ def add_node(client, namespace):
         return name
 
     yield add
+    client.send("DELETE", path)  # before its pods, which would start there again
     for pod in client.get(paths.collection("Pod", namespace))["items"]:
         if pod["spec"].get("nodeName") == name:  # no kubelet ends it
             client.send("DELETE", paths.pod(namespace, pod["metadata"]["name"]), {"gracePeriodSeconds": 0})
-    client.send("DELETE", path)
 
 
 @pytest.fixture
