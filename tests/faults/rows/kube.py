@@ -231,7 +231,8 @@ def slow_registry(environment: KubeEnvironment) -> Ended:
         "the registry to listen",
         2 * PATIENCE,
     )
-    return up_of(image(SLOW_IMAGE))(environment)
+    # Of one task: kubelet ends such pods one after the other, 30 s each.
+    return up_of(lambda text: text.replace("ps: {", f"ps: {{image: {SLOW_IMAGE}, "))(environment)
 
 
 def image(name: str) -> Callable[[str], str]:
