@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import copy
 import http.client
+import io
 import socket
 import ssl
 import threading
+import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from typing import NamedTuple
 
 _TIMEOUT = 10.0  # seconds without a byte
 _MOST_OF_ERROR = 64 << 10  # bytes
+_BLOCK = 64 << 10  # bytes of an answer that are read at once
 _RETRIES = 1  # on a connection that the server may have closed meanwhile
 
 
@@ -40,7 +45,7 @@ class BucketServer:
 
     Args:
         url: http:// or https://, a host, and perhaps a port.
-        longest: seconds of a request with its answer.
+        longest: seconds of a request with its answer, and with the connection that it may need.
         ca_file: the certificates that count; "" is those of the system.
         proxy: the URL of a proxy for https://; "" without one.
 
@@ -52,8 +57,8 @@ class BucketServer:
         try:
             parts, via = urllib.parse.urlsplit(url), urllib.parse.urlsplit(proxy or url)
             port, via_port = parts.port, via.port
-        except ValueError as error:
-            raise BucketFailure(f"the endpoint is no URL: {error}") from None
+        except ValueError:  # its words may have a password
+            raise BucketFailure("the endpoint has no valid host or port") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BucketFailure("the endpoint is no URL with http or https")
         if not via.hostname:
@@ -82,15 +87,17 @@ class BucketServer:
 
         Raises:
             OSError, HTTPException: the server does not answer, or not in time.
-            BucketFailure: the answer is too long.
+            BucketFailure: the answer is too long, or none.
         """
+        end = time.monotonic() + self._longest
         for tries in range(_RETRIES + 1):
             is_used = self._connection.sock is not None
             try:
-                return self._send(method, target, headers, content, most, is_cut)
+                return self._send(method, target, headers, content, most, is_cut, end)
             except (OSError, http.client.HTTPException) as error:
                 self.close()
-                if isinstance(error, BucketFailure) or not is_used or tries == _RETRIES:
+                is_over = tries == _RETRIES or time.monotonic() >= end
+                if isinstance(error, BucketFailure) or not is_used or is_over:
                     raise
         raise AssertionError
 
@@ -98,23 +105,46 @@ class BucketServer:
         """Close the connection; the next request makes another."""
         self._connection.close()
 
-    def _connect(self) -> None:
+    def _connect(self, end: float) -> None:
+        """Connect, on a thread: names may hang, and the steps of a handshake have a timeout each."""
+        connection, made = copy.copy(self._connection), Future[None]()
+
+        def connect() -> None:
+            try:
+                connection.connect()
+                made.set_result(None)
+            except Exception as error:
+                made.set_exception(error)
+            if time.monotonic() >= end:
+                connection.close()
+
+        threading.Thread(target=connect, name="tfk8s-connect", daemon=True).start()
         try:
-            self._connection.connect()
+            made.result(max(0.0, end - time.monotonic()))
+        except TimeoutError:
+            if made.done():
+                raise
+            raise self._late() from None
         except ValueError as error:  # of a certificate, or of a name that no host can have
             raise BucketFailure(f"{self.host}: {getattr(error, 'strerror', None) or error}") from None
+        self._connection = connection
+
+    def _late(self) -> TimeoutError:
+        return TimeoutError(f"no whole answer after {self._longest:g} s")
 
     def _send(
-        self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int, is_cut: bool
+        self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int, is_cut: bool, end: float
     ) -> HttpAnswer:
         if self._connection.sock is None:
-            self._connect()
-        with _cut_off(self._connection.sock, self._longest):
+            self._connect(end)
+        with _cut_off(self._connection.sock, end, self._late()):
             self._connection.request(method, target, content, dict(headers))
             with self._connection.getresponse() as response:
                 limit = most if response.status == http.HTTPStatus.OK else _MOST_OF_ERROR
-                body = response.read(limit if is_cut else limit + 1)
+                body = _read(response, limit if is_cut else limit + 1)
                 is_whole = response.isclosed()
+        if response.status < http.HTTPStatus.OK:  # another answer follows, which is not that of the next request
+            raise BucketFailure(f"{self.host} gives no answer: {response.status}")
         if len(body) > limit:
             raise BucketFailure(f"the answer of {self.host} has more than {limit:,} bytes")
         if response.length and not (is_cut and len(body) == limit):
@@ -122,6 +152,14 @@ class BucketServer:
         if not is_whole:
             self.close()
         return HttpAnswer(response.status, {name.lower(): value for name, value in response.getheaders()}, body)
+
+
+def _read(response: http.client.HTTPResponse, most: int) -> bytes:
+    """Return at most so many bytes of an answer. `read` itself would keep an object for each chunk of one byte."""
+    body, block = io.BytesIO(), memoryview(bytearray(min(most, _BLOCK)))
+    while (left := most - body.tell()) and (count := response.readinto(block[:left])):
+        body.write(block[:count])
+    return body.getvalue()
 
 
 def _proxy_headers(proxy: urllib.parse.SplitResult) -> dict[str, str]:
@@ -132,11 +170,12 @@ def _proxy_headers(proxy: urllib.parse.SplitResult) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _cut_off(connection: socket.socket, seconds: float) -> Iterator[None]:
-    """Cut a connection off after some seconds, in a `with`: a timeout of a socket begins anew with each byte.
+def _cut_off(connection: socket.socket, end: float, late: TimeoutError) -> Iterator[None]:
+    """Cut a connection off at a time, in a `with`: a timeout of a socket begins anew with each byte.
 
-    Raises:
-        TimeoutError: the time is over.
+    Args:
+        end: as `time.monotonic` has it.
+        late: is raised if the time is over.
     """
     over = threading.Event()
 
@@ -145,7 +184,7 @@ def _cut_off(connection: socket.socket, seconds: float) -> Iterator[None]:
         with contextlib.suppress(OSError):
             socket.socket.shutdown(connection, socket.SHUT_RDWR)  # TLS' own would let plain bytes through
 
-    timer = threading.Timer(seconds, cut)
+    timer = threading.Timer(max(0.0, end - time.monotonic()), cut)
     timer.daemon = True
     timer.start()
     try:
@@ -153,4 +192,4 @@ def _cut_off(connection: socket.socket, seconds: float) -> Iterator[None]:
     finally:
         timer.cancel()
         if over.is_set():
-            raise TimeoutError(f"no whole answer after {seconds:g} s")
+            raise late

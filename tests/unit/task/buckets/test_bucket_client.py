@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import ssl
+import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from http.client import HTTPSConnection
@@ -132,6 +134,70 @@ def test_an_answer_without_an_end_is_cut_off(lying_server: LyingServer) -> None:
     with closing(client), pytest.raises(TimeoutError, match="no whole answer"):
         client.get("a", 10)
     assert time.monotonic() - begin < 5
+
+
+def test_chunks_of_a_byte_take_no_more_memory_than_the_answer(client: BucketClient, lying_server: LyingServer) -> None:
+    size = 100_000
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        for _ in range(100):
+            handler.wfile.write(b"1\r\nx\r\n" * (size // 100))
+        handler.wfile.write(b"0\r\n\r\n")
+
+    lying_server.answer = answer
+    tracemalloc.start()
+    try:
+        assert client.get("a", size) == b"x" * size
+        assert tracemalloc.get_traced_memory()[1] < 10 * size
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(BucketFailure, match="has more than 99,999 bytes"):
+        client.get("a", size - 1)
+    assert client.get("a", 10, is_cut=True) == b"x" * 10
+
+
+def test_an_answer_before_the_answer_shifts_none(client: BucketClient, lying_server: LyingServer) -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        if lying_server.asked[-1].endswith("early"):
+            handler.wfile.write(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+        text(200, lying_server.asked[-1])(handler)
+
+    lying_server.answer = answer
+    assert client.get("a", 100) == b"GET /team/past/a"
+    with pytest.raises(BucketFailure, match="gives no answer: 103"):
+        client.get("early", 100)
+    assert client.get("b", 100) == b"GET /team/past/b"
+
+
+def test_a_connection_that_is_not_made_in_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    released, ended = threading.Event(), threading.Event()
+
+    def connect(connection: HTTPSConnection) -> None:
+        released.wait(30)
+
+    monkeypatch.setattr(HTTPSConnection, "connect", connect)
+    monkeypatch.setattr(HTTPSConnection, "close", lambda connection: ended.set() if released.is_set() else None)
+    begin = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"no whole answer after 0\.3 s"):
+        BucketServer("https://127.0.0.1:1", longest=0.3).send("GET", "/", {}, b"", 10)
+    assert time.monotonic() - begin < 5
+    released.set()
+    assert ended.wait(10)  # what is made too late is closed
+
+
+def test_a_request_that_took_its_time_is_not_made_again(lying_server: LyingServer) -> None:
+    def hang(handler: BaseHTTPRequestHandler) -> None:
+        lying_server.done.wait(30)
+
+    lying_server.answer = text(200, "hello")
+    serve = functools.partial(BucketServer, longest=0.5)
+    with closing(BucketClient(PLACE, lying_server.url, static_keys, "auto", serve)) as client:
+        client.get("a", 10)
+        lying_server.answer = hang
+        with pytest.raises(TimeoutError, match="no whole answer"):
+            client.get("b", 10)
+    assert lying_server.asked == ["GET /team/past/a", "GET /team/past/b"]
 
 
 def test_a_connection_that_the_server_has_closed_is_made_again(client: BucketClient, lying_server: LyingServer) -> None:
