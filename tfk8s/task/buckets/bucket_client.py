@@ -20,7 +20,7 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from tfk8s.core.history.shared import BucketPlace, parse_bucket
-from tfk8s.task.buckets.bucket_keys import BucketKeys, Source, parse_xml, refusal, source_of
+from tfk8s.task.buckets.bucket_keys import BucketKeys, Source, aws_url, parse_xml, refusal, source_of
 from tfk8s.task.buckets.bucket_server import BucketFailure, BucketServer, HttpAnswer
 from tfk8s.task.buckets.bucket_signature import sign
 
@@ -183,7 +183,7 @@ def home(scheme: str, region: str) -> str:
     """Return the URL of a provider's own server."""
     if scheme == "gs":
         return "https://storage.googleapis.com"
-    return f"https://s3.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}"
+    return aws_url("s3", region)
 
 
 def of_environment(environment: Mapping[str, str]) -> BucketClient:

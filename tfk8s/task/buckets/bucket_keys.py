@@ -20,9 +20,11 @@ from tfk8s.task.buckets.bucket_server import BucketFailure, BucketServer
 from tfk8s.task.buckets.bucket_signature import Keys
 
 _EARLY = 300.0  # seconds before keys expire
+_LONGEST = 7 * 24 * 3600  # seconds that a token holds
 _MOST = 64 << 10  # bytes of an answer, and of a token's file
 METADATA = "http://metadata.google.internal/computeMetadata/v1/instance/service-accounts/default/token"
 _SESSION = "tfk8s-history"
+_DOMAINS = {"cn": "amazonaws.com.cn", "eusc": "amazonaws.eu", "us-iso": "c2s.ic.gov", "us-isob": "sc2s.sgov.gov"}
 
 Source = Callable[[], Keys]
 
@@ -65,11 +67,17 @@ def source_of(environment: Mapping[str, str], scheme: str, region: str) -> Sourc
     if name := environment.get("TFK8S_SECRET"):  # and no other identity of the pod
         return lambda: _of_secret(environment, name)
     if environment.get("AWS_WEB_IDENTITY_TOKEN_FILE") and environment.get("AWS_ROLE_ARN"):
-        url = environment.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.amazonaws.com"
+        url = environment.get("AWS_ENDPOINT_URL_STS") or aws_url("sts", region)
         return lambda: _of_web_identity(url, environment)
     if environment.get("AWS_CONTAINER_CREDENTIALS_FULL_URI"):
         return lambda: _of_container(environment)
     return _of_metadata if scheme == "gs" else _of_nothing
+
+
+def aws_url(service: str, region: str) -> str:
+    """Return the URL of a service of AWS in a region, such as "sts"."""
+    begin = next((begin for begin in _DOMAINS if region.startswith(f"{begin}-")), "")
+    return f"https://{service}.{region}.{_DOMAINS.get(begin, 'amazonaws.com')}"
 
 
 def _of_secret(environment: Mapping[str, str], secret: str) -> Keys:
@@ -102,7 +110,7 @@ def _of_container(environment: Mapping[str, str]) -> Keys:
 def _of_metadata() -> Keys:
     begin, found = time.time(), _json(_ask("GET", METADATA, {"metadata-flavor": "Google"}))
     token, seconds = found.get("access_token"), found.get("expires_in")
-    if not isinstance(token, str) or type(seconds) is not int:
+    if not isinstance(token, str) or type(seconds) is not int or not 0 <= seconds <= _LONGEST:
         raise BucketFailure("the metadata server gives no token")
     return Keys("", "", header_value(token, "the token"), begin + seconds)
 
@@ -146,8 +154,8 @@ def _token_file(path: str) -> str:
 
 
 def _ask(method: str, url: str, headers: Mapping[str, str], content: bytes = b"") -> bytes:
-    parts = urllib.parse.urlsplit(url)
     server = BucketServer(url)
+    parts = urllib.parse.urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
         answer = server.send(method, target, headers, content, _MOST)
@@ -186,7 +194,7 @@ def parse_xml(body: bytes) -> ElementTree.Element:
 def refusal(status: int, body: bytes) -> str:
     """Return the words of an error: its status, and its code if the answer has one."""
     try:
-        code = parse_xml(body).findtext(".//{*}Code") or parse_xml(body).findtext("Code") or ""
+        code = parse_xml(body).findtext(".//{*}Code") or ""  # of any namespace, or none
     except BucketFailure:
         code = ""
     return f"{status} {code}" if code.isascii() and code.isalnum() and len(code) <= 64 else str(status)

@@ -241,7 +241,13 @@ def test_a_proxy_that_is_no_url_is_an_error(proxy: str) -> None:
 
 @pytest.mark.parametrize(
     ("region", "url"),
-    [("eu-north-1", "https://s3.eu-north-1.amazonaws.com"), ("cn-north-1", "https://s3.cn-north-1.amazonaws.com.cn")],
+    [
+        ("eu-north-1", "https://s3.eu-north-1.amazonaws.com"),
+        ("cn-north-1", "https://s3.cn-north-1.amazonaws.com.cn"),
+        ("eusc-de-east-1", "https://s3.eusc-de-east-1.amazonaws.eu"),
+        ("us-iso-east-1", "https://s3.us-iso-east-1.c2s.ic.gov"),
+        ("us-gov-west-1", "https://s3.us-gov-west-1.amazonaws.com"),
+    ],
 )
 def test_a_region_has_a_server(region: str, url: str) -> None:
     assert bucket_client.home("s3", region) == url
@@ -351,6 +357,27 @@ def test_a_wrong_answer_has_no_keys(
         source_of(roles(lying_server, tmp_path), "s3", "eu-north-1")()
 
 
+@pytest.mark.parametrize(
+    ("region", "host"),
+    [("eu-north-1", "sts.eu-north-1.amazonaws.com"), ("cn-north-1", "sts.cn-north-1.amazonaws.com.cn")],
+)
+def test_a_role_is_assumed_in_the_partition_of_the_region(
+    region: str, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def connect(connection: HTTPSConnection) -> None:
+        asked.append(connection.host)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(HTTPSConnection, "connect", connect)
+    (tmp_path / "token").write_text("eyJ0b2tlbg\n")
+    environment = {"AWS_ROLE_ARN": "a", "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token")}
+    with pytest.raises(ConnectionRefusedError):
+        source_of(environment, "s3", region)()
+    assert asked == [host]
+
+
 def test_the_agent_of_pod_identity_gives_keys(lying_server: LyingServer, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("eyJ0b2tlbg")
     environment = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{lying_server.url}/v1/credentials",
@@ -365,6 +392,9 @@ def test_the_agent_of_pod_identity_gives_keys(lying_server: LyingServer, tmp_pat
             source_of(environment, "s3", "eu-north-1")()
 
 
+ENDS = ("1e400", "1" + "0" * 400, "-1", "true", '"9"')  # of a token
+
+
 def test_the_metadata_server_gives_a_token(lying_server: LyingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket_keys, "METADATA", f"{lying_server.url}/token")
     lying_server.answer = text(200, '{"access_token": "ya29", "expires_in": 3599}')
@@ -376,9 +406,10 @@ def test_the_metadata_server_gives_a_token(lying_server: LyingServer, monkeypatc
     with closing(BucketClient(place, lying_server.url, keys.get, "auto")) as client:
         client.get("a", 100)
     assert lying_server.headers["authorization"] == "Bearer ya29"
-    lying_server.answer = text(200, '{"access_token": 5}')
-    with pytest.raises(BucketFailure, match="gives no token"):
-        source_of({}, "gs", "auto")()
+    for wrong in ('{"access_token": 5}', *(f'{{"access_token": "a", "expires_in": {end}}}' for end in ENDS)):
+        lying_server.answer = text(200, wrong)
+        with pytest.raises(BucketFailure, match="gives no token"):
+            source_of({}, "gs", "auto")()
 
 
 def test_keys_are_renewed_before_they_expire() -> None:
@@ -405,6 +436,16 @@ def test_keys_are_renewed_before_they_expire() -> None:
 def test_an_endpoint_that_no_server_can_have_is_an_error_of_the_bucket(url: str) -> None:
     with pytest.raises(BucketFailure):
         bucket_server.BucketServer(url).send("GET", "/", {}, b"", 10)
+
+
+@pytest.mark.parametrize("url", [f"https://ada:{SECRET}", f"https://{SECRET}\u2100:a@b", f"http://{SECRET}:a@[b"])
+def test_no_words_of_an_endpoint_are_those_of_its_user(url: str) -> None:
+    environment = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": url}
+    for ask in (lambda: BucketServer(url), source_of(environment, "s3", "us-east-1")):
+        with pytest.raises(BucketFailure) as caught:
+            ask()
+        assert str(caught.value) == "the endpoint has no valid host or port"
+        assert caught.value.__suppress_context__
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
