@@ -459,6 +459,34 @@ def test_volume_that_hangs_delays_nobody(cluster: RecordedCluster, monkeypatch: 
     released.set()
 
 
+def in_signal(cluster: RecordedCluster, stopper: threading.Thread) -> Callable[[], object]:
+    """Return what the next log waits for: the signal of the end."""
+
+    def stop() -> None:
+        cluster.before_log = lambda: None
+        stopper.start()
+        wait_until(lambda: any(one.name == "tfk8s-last-record" for one in threading.enumerate()), "the signal", 10)
+
+    return stop
+
+
+def test_signal_in_a_look_tells_no_requests_of_the_pods_that_helm_has_left(cluster: RecordedCluster) -> None:
+    assert cluster.config_map
+    cluster.config_map["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm"}
+    second = requesting("2")
+    second["metadata"] |= {"name": "demo-my-ps-1234-3", "labels": {"apps.kubernetes.io/pod-index": "3"}}
+    cluster.pods = [requesting("2"), second]
+    writer = cluster.writer()
+    writer.look()
+    told, cluster.pods, stopper = cluster.facts("requests"), [second], threading.Thread(target=writer.end)
+    cluster.before_log = in_signal(cluster, stopper)
+    writer.start()
+    wait_until(lambda: stopper.ident is not None, "the look", 10)
+    stopper.join()
+    assert [fact["requests"]["cpu"] for fact in told] == [4.0]
+    assert cluster.facts("requests") == told
+
+
 def test_signal_in_a_look_loses_no_log(cluster: RecordedCluster) -> None:
     """The look in which the signal comes leaves the end, and the logs that it has not read, to the last one."""
     second = pod()
@@ -468,13 +496,7 @@ def test_signal_in_a_look_loses_no_log(cluster: RecordedCluster) -> None:
     cluster.notes = to_notes([{"kind": "end", "time": cluster.now, "reason": REMOVED}])
     writer = cluster.writer()
     stopper = threading.Thread(target=writer.end)
-
-    def stop() -> None:
-        cluster.before_log = lambda: None
-        stopper.start()
-        wait_until(lambda: any(one.name == "tfk8s-last-record" for one in threading.enumerate()), "the signal", 10)
-
-    cluster.before_log = stop
+    cluster.before_log = in_signal(cluster, stopper)
     writer.start()
     wait_until(lambda: stopper.ident is not None, "the look", 10)
     stopper.join()

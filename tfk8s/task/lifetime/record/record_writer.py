@@ -235,9 +235,12 @@ class RecordWriter:
         self._tell_tasks(files)
 
     def _tell_requests(self, files: RecordFiles, pods: Iterable[ObservedPod]) -> None:
-        """Write what the tasks of a cluster of Helm request, if that has changed; commands would tell prices, too."""
+        """Write what the tasks of a cluster of Helm request, if that has changed; commands would tell prices, too.
+
+        After the signal, which may come in this look, pods are missing because Helm removes them.
+        """
         seen = observed.requests(pods)
-        if self._requests is not None and seen != self._requests and not self._is_last:
+        if self._requests is not None and seen != self._requests and not self._stopped.is_set():
             files.add({"kind": "requests", "time": self._clock(), "requests": seen, "seen": True})
             self._requests = seen
 
