@@ -151,6 +151,12 @@ def test_the_end_of_a_long_log_is_kept(home: Path) -> None:
     assert files.MAX_LOG // 120 < len(lines) < files.MAX_LOG // 100
 
 
+def test_a_line_that_is_too_long_for_a_log_is_cut(home: Path) -> None:
+    entry = begin()
+    entry.write_log("worker-0", ["2026 0 one", f"2026 0 {'x' * files.MAX_LOG}"])
+    assert [len(text) for _, _, text in entry.log("worker-0")] == [files.MAX_LOG - 8]
+
+
 @pytest.mark.parametrize("name", ["../../../../evil-0", "a/b-0", ".evil-0", "", "evil-0\n", "e" * 200])
 def test_a_log_whose_name_could_be_a_path_is_left_out(home: Path, name: str) -> None:
     entry = begin()

@@ -20,7 +20,7 @@ from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.history.merging import Merger
 from tfk8s.core.history.entry import ENDED, LOST, OPEN, Entry
 from tfk8s.core.history.facts import Fact
-from tfk8s.core.history.records import SharedRecord
+from tfk8s.core.history.records import MAX_LOG, SharedRecord
 from tfk8s.jobfile.loader import loads
 
 UID, OTHER = ("0f7d3c1e-0000-4000-8000-00000000000a", "0f7d3c1e-0000-4000-8000-00000000000b")
@@ -43,7 +43,7 @@ def record(*facts: Fact, uid: str = UID, mark: str = "m", log: str = "", **more:
 
 def take(*records: SharedRecord) -> list[bool]:
     with Merger("tfk8s-history", PLACE) as merger:
-        return [merger.take(one) for one in records]
+        return [merger.take(one)[0] for one in records]
 
 
 def only() -> Entry:
@@ -125,6 +125,45 @@ def test_a_log_of_several_looks_is_whole_but_for_what_is_torn() -> None:
     take(made)
     (entry,) = files.of_name("mnist")
     assert [text for _, _, text in entry.log("worker-0")] == ["one", "two"]
+
+
+def test_logs_of_a_record_have_a_size_after_which_the_others_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "MAX_LOGS", 5 * MAX_LOG)
+    logs = {f"worker-{number}": gzip.compress(b"\n" * MAX_LOG) for number in range(9)}
+    bomb = {"worker-9": gzip.compress(b"\n" * (MAX_LOG + 1))}
+    result = merging.Pulled()
+    with Merger("tfk8s-history", PLACE) as merger:
+        merger.take_into(dataclasses.replace(record(START), logs=bomb | logs, problem="lacks facts"), result)
+    assert result.problems == [f"record mnist.{UID} lacks facts; lacks 5 logs: it is too large"]
+    (entry,) = files.of_name("mnist")
+    assert list(entry.logs()) == ["worker-0", "worker-1", "worker-2", "worker-3"]
+
+
+def test_records_after_too_many_logs_are_left_to_the_next_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "MAX_UNPACKED", 20)
+    result = merging.Pulled(left_out=1)
+    records = [
+        record({**START, "time": 1e6 * number}, uid=f"{number}{UID[1:]}", log="2026 0 one\n") for number in range(5)
+    ]
+    with Merger("tfk8s-history", PLACE) as merger:
+        for one in records:
+            merger.take_into(one, result)
+        assert [merger.has(one.name, "m") for one in records] == [True, True, False, False, False]
+    assert (result.new, result.left_out, result.problems) == (2, 4, [])
+
+
+def test_a_log_of_empty_lines_costs_what_it_contains() -> None:
+    """Lines one by one took 6 seconds."""
+    packed, begin = gzip.compress(b"\n" * MAX_LOG), time.process_time()
+    take(dataclasses.replace(record(START), logs={f"worker-{number}": packed for number in range(20)}))
+    assert time.process_time() - begin < 3
+
+
+def test_the_end_of_a_long_log_is_taken() -> None:
+    take(record(START, log="".join(f"2026 0 {number:0100}\n" for number in range(15_000))))
+    (entry,) = files.of_name("mnist")
+    lines = [text for _, _, text in entry.log("worker-0")]
+    assert (int(lines[-1]), len(lines)) == (14_999, files.MAX_LOG // 108)
 
 
 def test_a_command_that_was_cut_on_its_way_changes_nothing() -> None:

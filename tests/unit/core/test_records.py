@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import time
 from typing import Any
 
 import pytest
@@ -77,6 +78,7 @@ def test_another_answer_is_refused(data: bytes, reason: str) -> None:
         ("facts.jsonl", b"nothing", "facts.jsonl is damaged"),
         ("facts.jsonl", gzip.compress(b"x" * (records.MAX_FACTS + 1)), "facts.jsonl has more than 6,291,456 bytes"),
         ("events.jsonl", gzip.compress(b"\n" * (records.MAX_EVENTS + 1)), "events.jsonl has more than 2,097,152 bytes"),
+        ("events.jsonl", gzip.compress(b"{}\n" * 200_001), "events.jsonl has more than 200,000 lines"),
         ("logs/../../evil.gz", b"", ""),
         ("logs/\x1b.gz", b"", ""),
         ("other", b"x", ""),
@@ -90,6 +92,32 @@ def test_a_damaged_part_is_named_and_another_left_out(part: str, content: bytes,
 def test_a_problem_shows_no_control_characters() -> None:
     (record,) = read(sent({"record": NAME, "problem": "\x1b[2J" + "x" * 999}) + END)
     assert record.problem == "?[2J" + "x" * 196
+
+
+def test_members_of_a_log_cost_what_they_contain() -> None:
+    """zlib copies what follows a member; of so many, that took 8 seconds."""
+    empty, begin = gzip.compress(b""), time.process_time()
+    assert records.unpack(empty * ((4 << 20) // len(empty)) + gzip.compress(b"end"), 3) == b"end"
+    assert time.process_time() - begin < 3
+
+
+@given(st.lists(st.binary(max_size=9000), max_size=4), st.integers(0, 40), st.integers(0, 30_000))
+def test_members_are_unpacked_up_to_what_is_torn(parts: list[bytes], torn: int, most: int) -> None:
+    packed, content = b"".join(map(gzip.compress, parts)), b"".join(parts)
+    if len(content) > most:
+        with pytest.raises(ValueError, match=f"has more than {most:,} bytes"):
+            records.unpack(packed, most)
+    else:
+        assert records.unpack(packed + gzip.compress(b"")[:torn], most) == content
+        assert content.startswith(records.unpack(packed[: max(0, len(packed) - torn)], most))
+
+
+def test_facts_of_one_answer_have_a_size_after_which_the_others_wait() -> None:
+    packed = gzip.compress((b"x" * 1023 + b"\n") * (records.MAX_FACTS >> 10))
+    one = sent({"record": NAME, "parts": [["facts.jsonl", len(packed)]]}, packed)
+    stream = RecordStream(io.BytesIO(one * 15 + END))
+    assert len(list(stream.records(15))) == 11
+    assert stream.left_out == 4
 
 
 _JSON = st.recursive(

@@ -133,7 +133,7 @@ class HistoryBucket:
             own = sum(told.sizes.values())
             left -= own
             if left < 0:
-                result.left_out = len(wanted) - number
+                result.left_out += len(wanted) - number
                 break
             if size + own > _BATCH:
                 yield from self._records(batch)

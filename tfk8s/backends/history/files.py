@@ -16,7 +16,6 @@ import functools
 import os
 import shutil
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from tfk8s.core.history.facts import MAX_LINE, Fact, parse
 from tfk8s.core.history.shared import LOG_NAME
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
+from tfk8s.task.files import line_file
 from tfk8s.task.files.line_file import to_line
 
 MAX_FACTS = 4 << 20  # bytes of an entry's facts; the end is written even so
@@ -173,16 +173,12 @@ class EntryFiles:
             name: "worker-1", or a script's name. Objects of the cluster have it: what could be a path is left out.
             lines: all lines.
         """
-        if not LOG_NAME.fullmatch(name):
-            return
-        kept: deque[bytes] = deque()
-        size = 0
-        for line in lines:
-            kept.append(line.encode(errors="replace"))
-            size += len(kept[-1]) + 1
-            while size > MAX_LOG and len(kept) > 1:
-                size -= len(kept.popleft()) + 1
-        self._compress(Path("logs", f"{name}.gz"), b"".join(line[:MAX_LOG] + b"\n" for line in kept))
+        self.keep_log(name, (line.encode(errors="replace")[: MAX_LOG - 1] + b"\n" for line in lines))
+
+    def keep_log(self, name: str, chunks: Iterable[bytes]) -> None:
+        """Keep the end of a log of such lines, which chunks have together; else as `write_log`."""
+        if LOG_NAME.fullmatch(name):
+            self._compress(Path("logs", f"{name}.gz"), line_file.tail(chunks, MAX_LOG))
 
     def write_events(self, lines: Iterable[object]) -> None:
         """Keep events, each an object of plain data."""

@@ -21,12 +21,13 @@ from tfk8s.backends.history.lines import append
 from tfk8s.backends.own_folder import locked
 from tfk8s.core.history.entry import fold
 from tfk8s.core.history.facts import SHARED, Fact, is_time, tells, text
-from tfk8s.core.history.records import MAX_LOG, SharedRecord, unpack
+from tfk8s.core.history.records import MAX_LOG, MAX_LOGS, SharedRecord, unpack
 from tfk8s.core.history.shared import parse_record_name
 from tfk8s.task.files.line_file import to_line
 
 _LOCK = "merging.lock"
 LOCK_TIMEOUT = 60.0
+MAX_UNPACKED = 2 * MAX_LOGS  # bytes of logs, after which a command takes no further record
 _CLOCKS = 60.0  # seconds between the clocks of this machine and of the API server
 
 
@@ -124,6 +125,7 @@ class Merger:
         self._known: dict[str, list[_Known]] = {}  # by the cluster's name
         self._last: dict[str, int] = {}  # the number of the last new entry, by the cluster's name
         self._lock = contextlib.ExitStack()
+        self._left = MAX_UNPACKED
 
     def __enter__(self) -> Merger:
         path = files.made_root() / _LOCK
@@ -138,8 +140,11 @@ class Merger:
         cluster, uid = parse_record_name(record) or ("", "")
         return any(mark == one.mark != "" for one in self._entries(cluster) if one.uid == uid)
 
-    def take(self, record: SharedRecord) -> bool:
-        """Add what the history lacks of a record; return whether the record is new.
+    def take(self, record: SharedRecord) -> tuple[bool, str]:
+        """Add what the history lacks of a record.
+
+        Returns:
+            Whether the record is new, and what of it is left out; "" if nothing.
 
         Raises:
             ValueError: no fact of the record tells the start of its cluster.
@@ -157,22 +162,30 @@ class Merger:
         name = {"kind": SHARED, "uid": record.uid, "claim": self._claim, "location": self._location}
         begin = [] if known.uid else [{**name, "time": time.time()}]
         _append(known, [*begin, *known.missing(facts)])
-        _keep_logs(known, record)
+        size, lacks = _keep_logs(known, record)
+        self._left -= size
         _append(known, [{**name, "time": time.time(), "mark": record.mark}])
         if known.is_from_claim:  # the end of a lost one is the time of what was written last
             _set_time(known.files, max(fact["time"] for fact in facts))
         index.refresh(known.files)
-        return is_new
+        return is_new, lacks
 
     def take_into(self, record: SharedRecord, result: Pulled) -> None:
-        """Do as `take`, and note in a result what has become of the record; OSError as there."""
+        """Do as `take`, and note in a result what has become of the record; OSError as there.
+
+        After records with too many logs, the others are left to the next command.
+        """
+        if self._left <= 0:
+            result.left_out += 1
+            return
         problem = record.problem
         try:
-            is_new = self.take(record)
+            is_new, lacks = self.take(record)
         except (ValueError, RecursionError) as error:
             problem = f"is left out: {problem or error}"
         else:
             result.new, result.changed = result.new + is_new, result.changed + (not is_new)
+            problem = "; ".join(filter(None, (problem, lacks)))
         if problem:
             result.problems.append(f"record {record.name} {problem}")
 
@@ -214,16 +227,30 @@ def _append(known: _Known, facts: Iterable[Fact]) -> None:
         append(path, b"\n".join(added))
 
 
-def _keep_logs(known: _Known, record: SharedRecord) -> None:
-    """Keep the logs and events of a record, in place of those that came from the record before."""
-    entry = known.files
+def _keep_logs(known: _Known, record: SharedRecord) -> tuple[int, str]:
+    """Keep the logs and events of a record, in place of those that came from the record before.
+
+    Returns:
+        The bytes of its logs without compression, and what is left out; "" if nothing.
+    """
+    entry, size, lacks = known.files, 0, 0
     own = () if known.is_from_claim else entry.logs()
     for name, packed in record.logs.items():
-        if name not in own:
-            with contextlib.suppress(ValueError):  # the log is damaged
-                entry.write_log(name, unpack(packed, MAX_LOG).decode(errors="replace").splitlines())
+        if name in own:
+            continue
+        if size + MAX_LOG > MAX_LOGS:
+            lacks += 1
+            continue
+        try:
+            content = unpack(packed, MAX_LOG)
+        except ValueError:  # the log is damaged, or too long
+            size += MAX_LOG
+            continue
+        size += len(content)
+        entry.keep_log(name, [content])
     if record.events and (known.is_from_claim or not (entry.path / "events.gz").exists()):
         entry.write_events(record.events)
+    return size, f"lacks {lacks} logs: it is too large" if lacks else ""
 
 
 def _set_time(entry: EntryFiles, moment: float) -> None:

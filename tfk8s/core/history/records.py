@@ -20,8 +20,11 @@ from tfk8s.core.history.shared import EVENTS, FACTS, LOG_NAME, LOGS, RECORD, is_
 
 MAX_FACTS, MAX_EVENTS, MAX_LOG = 6 << 20, 2 << 20, 2 << 20  # bytes; the writers' limits, and the last line beyond them
 MAX_RECORD = 16 << 20  # bytes on the way, which are compressed
-MAX_RECORDS = 64 << 20  # bytes of all records of one answer
+MAX_RECORDS = 64 << 20  # bytes of all records of one answer, and of their facts and events without compression
+MAX_LOGS = 512 << 20  # bytes of a record's logs without compression: text is rarely 32 times as long
 MAX_PARTS = 4000
+MAX_LINES = 200_000  # of facts or events: each has some 60 bytes
+_BLOCK = 4 << 10  # bytes: zlib copies what follows the end of a member
 _MAX_HEADER = 1 << 20  # bytes of a line
 _MAX_COUNT = 1 << 31
 _MARK = re.compile(r"[0-9a-f]{16}")
@@ -39,6 +42,7 @@ class SharedRecord:
         events: the events as they were written.
         logs: the logs, compressed, by the name of a task ("worker-1") or a script.
         problem: what of the record can't be read; "" if nothing.
+        size: the bytes of its facts and events, without compression.
     """
 
     cluster: str
@@ -48,6 +52,7 @@ class SharedRecord:
     events: tuple[Fact, ...] = ()
     logs: dict[str, bytes] = field(default_factory=dict)
     problem: str = ""
+    size: int = field(default=0, compare=False)
 
     @property
     def name(self) -> str:
@@ -62,7 +67,8 @@ class RecordStream:
         source: a file to read from.
 
     Attributes:
-        left_out: the number of further records, which the answer lacks; known after the last record.
+        left_out: the number of further records, which the answer lacks, or whose facts are too many; known after the
+            last record.
     """
 
     def __init__(self, source: BinaryIO) -> None:
@@ -74,12 +80,18 @@ class RecordStream:
         Raises:
             ValueError: the answer is none, ends too early, or is too large.
         """
-        for _ in range(most + 1):
+        size = 0
+        for number in range(most + 1):
+            if size > MAX_RECORDS:
+                self.left_out = most - number
+                return
             header = self._header()
             if "left_out" in header:
                 self.left_out = _count(header["left_out"])
                 return
-            yield self._record(header)
+            record = self._record(header)
+            size += record.size
+            yield record
         raise ValueError(f"it has more than {most} records")
 
     def _header(self) -> dict[str, Any]:
@@ -132,17 +144,20 @@ def _parts(value: object) -> Iterator[tuple[str, int]]:
 def with_contents(record: SharedRecord, contents: Mapping[str, bytes]) -> SharedRecord:
     """Return a record with what its parts contain, all compressed. A damaged part is left out, and named."""
     problems, lines, logs = [record.problem] * bool(record.problem), dict[str, list[Fact]](), dict[str, bytes]()
+    size = 0
     for part, packed in contents.items():
         if part in (FACTS, EVENTS):
+            most = MAX_FACTS if part == FACTS else MAX_EVENTS
             try:
-                lines[part] = _lines(unpack(packed, MAX_FACTS if part == FACTS else MAX_EVENTS))
+                content = unpack(packed, most)
+                lines[part], size = _lines(content), size + len(content)
             except ValueError as error:
                 problems.append(f"{part} {error}")
         elif is_log(part):
             logs[part.removeprefix(f"{LOGS}/").removesuffix(".gz")] = packed
     return dataclasses.replace(
         record, facts=tuple(lines.get(FACTS, ())), events=tuple(lines.get(EVENTS, ())), logs=logs,
-        problem="; ".join(problems),
+        problem="; ".join(problems), size=size,
     )  # fmt: skip
 
 
@@ -152,22 +167,26 @@ def unpack(packed: bytes, most: int) -> bytes:
     Raises:
         ValueError: it is damaged from its begin, or has more than `most` bytes.
     """
-    content = b""
-    while packed:
-        unpacker = zlib.decompressobj(wbits=31)
+    content, unpacker, offset = bytearray(), zlib.decompressobj(wbits=31), 0
+    while offset < len(packed):
+        block = packed[offset : offset + _BLOCK]
         try:
-            content += unpacker.decompress(packed, most + 1 - len(content))
+            content += unpacker.decompress(block, most + 1 - len(content))
         except zlib.error:
             if not content:
                 raise ValueError("is damaged") from None
             break
         if len(content) > most:
             raise ValueError(f"has more than {most:,} bytes")
-        packed = unpacker.unused_data
-    return content
+        offset += len(block) - len(unpacker.unused_data)
+        if unpacker.eof:
+            unpacker = zlib.decompressobj(wbits=31)
+    return bytes(content)
 
 
 def _lines(content: bytes) -> list[Fact]:
+    if content.count(b"\n") > MAX_LINES:
+        raise ValueError(f"has more than {MAX_LINES:,} lines")
     return [fact for line in content.split(b"\n") if line and (fact := facts.parse(line))]
 
 

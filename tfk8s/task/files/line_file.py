@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections import deque
+from collections.abc import Iterable
 
 
 def append(descriptor: int, line: bytes) -> None:
@@ -27,3 +29,16 @@ def append(descriptor: int, line: bytes) -> None:
 def to_line(plain: object) -> bytes:
     """Return an object as JSON on one line. Half characters, which names of files may have, become question marks."""
     return json.dumps(plain, ensure_ascii=False).encode(errors="replace")
+
+
+def tail(chunks: Iterable[bytes], size: int) -> bytes:
+    """Return the last whole lines of what chunks have together, at most `size` bytes."""
+    kept: deque[bytes] = deque()
+    total = 0
+    for chunk in chunks:
+        kept.append(chunk)
+        total += len(chunk)
+        while total - len(kept[0]) > size:
+            total -= len(kept.popleft())
+    content = b"".join(kept)
+    return content if total <= size else content[-size - 1 :].partition(b"\n")[2]

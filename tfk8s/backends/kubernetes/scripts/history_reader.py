@@ -74,7 +74,7 @@ def _take(merger: Merger, stream: RecordStream, wanted: set[str], result: Pulled
         if record.name not in wanted:
             raise ValueError("it has a record that nobody asked for")
         merger.take_into(record, result)
-    result.left_out = stream.left_out
+    result.left_out += stream.left_out
 
 
 def _require_claim(client: Client, namespace: str, claim: str) -> None:

@@ -12,7 +12,6 @@ import shutil
 import stat
 import time
 import zlib
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -100,10 +99,10 @@ class RecordFiles:
         """
         if not lines:
             return
-        path, content = self._path / LOGS / f"{name}.gz", _tail((line + b"\n" for line in lines), MAX_LOG)
+        path, content = self._path / LOGS / f"{name}.gz", line_file.tail((line + b"\n" for line in lines), MAX_LOG)
         size = self._sizes.get(name, MAX_LOG if path.exists() else 0) + len(content)
         if size > 2 * MAX_LOG or _size(path) > MAX_LOG:  # short members are longer than what they have
-            content = _tail([_read_log(path)[0], content], MAX_LOG)
+            content = line_file.tail([_read_log(path)[0], content], MAX_LOG)
             replace_file(path, gzip.compress(content))
             size = len(content)
         else:
@@ -181,7 +180,7 @@ def _read(path: Path) -> Iterator[bytes]:
 def _read_log(path: Path) -> tuple[bytes, bool]:
     """Return the last whole lines of a log, and whether all of the file could be read."""
     damage: list[Exception] = []
-    content = _tail(_unpacked(path, damage), MAX_LOG)
+    content = line_file.tail(_unpacked(path, damage), MAX_LOG)
     return (b"".join(content.rpartition(b"\n")[:2]) if damage else content), not damage
 
 
@@ -195,20 +194,6 @@ def _unpacked(path: Path, damage: list[Exception]) -> Iterator[bytes]:
         pass
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         damage.append(error)
-
-
-def _tail(chunks: Iterable[bytes], size: int) -> bytes:
-    """Return the last whole lines of what chunks have together, at most `size` bytes."""
-    kept: deque[bytes] = deque()
-    total, is_whole = 0, True
-    for chunk in chunks:
-        kept.append(chunk)
-        total += len(chunk)
-        while total - len(kept[0]) >= size:
-            total -= len(kept.popleft())
-            is_whole = False
-    content = b"".join(kept)
-    return content if is_whole and total <= size else content[-size:].partition(b"\n")[2]
 
 
 def _size(path: Path) -> int:
