@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import ssl
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from fakes.lying_server import LyingServer, text
 
 from tfk8s.backends.history import bucket_access
+from tfk8s.backends.history.bucket_session import BucketUnreachable
 from tfk8s.core.history.shared import BucketPlace
 from tfk8s.task.buckets import bucket_client
 from tfk8s.task.buckets.bucket_server import BucketFailure
@@ -41,8 +41,10 @@ def asked(place: BucketPlace, lying_server: LyingServer, endpoint: str | None) -
     """Return the headers by which an object is asked for."""
     if not lying_server.asked:
         lying_server.answer = text(200, "hello")
-    with closing(bucket_access.find(place, endpoint, 30)()) as client:
+    noted = list[int]()
+    with closing(bucket_access.find(place, endpoint, noted.append)()) as client:
         assert client.get("a", 10) == b"hello"
+    assert sum(noted) == 5
     return lying_server.headers
 
 
@@ -80,7 +82,7 @@ def test_without_an_endpoint_the_region_has_a_server(
 
 def test_without_credentials_there_is_an_error() -> None:
     with pytest.raises(botocore.exceptions.NoCredentialsError, match="Unable to locate credentials"):
-        bucket_access.find(AWS, None, 30)
+        bucket_access.find(AWS, None, print)
 
 
 def test_a_token_that_would_end_a_header_is_not_shown(
@@ -102,27 +104,98 @@ def test_certificates_of_ones_own_count(lying_server: LyingServer, home: Path, m
         monkeypatch.setenv(f"AWS_{name}", value)
     url = lying_server.url.replace("http:", "https:")
     assert asked(AWS, lying_server, url)
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(home / "none.pem"))
+    with pytest.raises(BucketUnreachable, match="suitable TLS CA certificate bundle") as missing:
+        asked(AWS, lying_server, url)
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(home / "ca.pem"))
     (home / "ca.pem").write_text("")
-    with pytest.raises(BucketFailure, match=r"the certificates in .*ca\.pem can't be read"):
+    with pytest.raises(BucketUnreachable) as caught:
         asked(AWS, lying_server, url)
-    monkeypatch.delenv("AWS_CA_BUNDLE")
-    with pytest.raises(BucketFailure, match="CERTIFICATE_VERIFY_FAILED"):
+    assert caught.value.help == missing.value.help == "REQUESTS_CA_BUNDLE=FILE names certificates of your own"
+    for name in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(BucketUnreachable, match=r"^127.0.0.1:[0-9]+: unable to get local issuer certificate"):
         asked(AWS, lying_server, url)
 
 
-def test_a_proxy_of_the_variables_is_asked(lying_server: LyingServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"AWS_ACCESS_KEY_ID": "A", "AWS_SECRET_ACCESS_KEY": "b", "HTTPS_PROXY": lying_server.url,
-                        "https_proxy": lying_server.url, "no_proxy": ".example"}.items():  # fmt: skip
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:{}", "127.0.0.1:{}", f"http://ada:{SECRET}@127.0.0.1:{{}}"])
+def test_a_proxy_of_the_variables_is_asked(
+    lying_server: LyingServer, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    url = proxy.format(lying_server.server_port)
+    for name, value in {"AWS_ACCESS_KEY_ID": "A", "AWS_SECRET_ACCESS_KEY": "b", "HTTPS_PROXY": url,
+                        "https_proxy": url, "no_proxy": ".example"}.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    with closing(bucket_access.find(AWS, None, 30)()) as client, pytest.raises(OSError, match="Tunnel"):
+    with closing(bucket_access.find(AWS, None, print)()) as client, pytest.raises(BucketUnreachable) as caught:
         client.get("a", 10)
+    host = f"127.0.0.1:{lying_server.server_port}"
+    assert str(caught.value) == (
+        f"s3.us-east-1.amazonaws.com through the proxy {host}: Tunnel connection failed: 404 Not Found"
+    )
     assert lying_server.asked == ["CONNECT s3.us-east-1.amazonaws.com:443"]
+    assert ("proxy-authorization" in lying_server.headers) == (SECRET in proxy)
     with (
-        closing(bucket_access.find(AWS, "https://127.0.0.1.example", 30)()) as client,
-        pytest.raises(socket.gaierror),
+        closing(bucket_access.find(AWS, "https://127.0.0.1.example", print)()) as client,
+        pytest.raises(BucketUnreachable, match=r"^127\.0\.0\.1\.example: "),
     ):
         client.get("a", 10)
     assert len(lying_server.asked) == 1
+
+
+@pytest.mark.parametrize("proxy", [f"http://ada:{SECRET}/x@127.0.0.1:1", "socks5://127.0.0.1:1", "http://", "ftp://x"])
+def test_a_wrong_proxy_is_an_error_without_its_password(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    for name, value in {"AWS_ACCESS_KEY_ID": "A", "AWS_SECRET_ACCESS_KEY": "b", "HTTPS_PROXY": proxy,
+                        "https_proxy": proxy}.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    with closing(bucket_access.find(AWS, None, print)()) as client, pytest.raises(BucketUnreachable) as caught:
+        client.get("a", 10)
+    assert "proxy" in str(caught.value)
+    assert SECRET not in str(caught.value)
+    assert caught.value.help == "HTTPS_PROXY, HTTP_PROXY and NO_PROXY name the proxy"
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:9000", "ftp://a", f"http://ada:{SECRET}/x@h", "http://a:x", "http://[::1"])
+def test_a_wrong_endpoint_is_an_error_without_its_password(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    for name, value in {"ACCESS_KEY_ID": "A", "SECRET_ACCESS_KEY": "b"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    with pytest.raises(BucketFailure, match="the endpoint is no URL with http or https") as caught:
+        bucket_access.find(AWS, url, print)()
+    assert SECRET not in str(caught.value)
+
+
+def test_the_region_and_the_path_of_an_endpoint_count(
+    lying_server: LyingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"ACCESS_KEY_ID": "A", "SECRET_ACCESS_KEY": "b", "REGION": "eu-north-1",
+                        "ENDPOINT_URL": f"{lying_server.url}/storage/v1/"}.items():  # fmt: skip
+        monkeypatch.setenv(f"AWS_{name}", value)
+    assert "/eu-north-1/s3/" in asked(AWS, lying_server, None)["authorization"]
+    assert lying_server.asked == ["GET /storage/v1/team/a"]
+
+
+def test_a_busy_server_is_asked_again(lying_server: LyingServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"ACCESS_KEY_ID": "A", "SECRET_ACCESS_KEY": "b"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    lying_server.answer = lambda handler: text(503 if len(lying_server.asked) < 3 else 200, "hello")(handler)
+    with closing(bucket_access.find(AWS, lying_server.url, print)()) as client:
+        assert client.get("a", 10) == b"hello"
+    assert len(lying_server.asked) == 3
+
+
+def test_an_answer_of_another_request_is_not_taken(lying_server: LyingServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"ACCESS_KEY_ID": "A", "SECRET_ACCESS_KEY": "b"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+
+    def early(handler: BaseHTTPRequestHandler) -> None:
+        if handler.path == "/team/a":
+            handler.wfile.write(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+        text(200, handler.path)(handler)
+
+    lying_server.answer = early
+    with closing(bucket_access.find(AWS, lying_server.url, print)()) as client:
+        with pytest.raises(BucketFailure, match="103"):
+            client.get("a", 10)
+        assert client.get("b", 10) == b"/team/b"
 
 
 def test_a_service_account_gets_a_token_to_read(
@@ -140,7 +213,7 @@ def test_a_service_account_gets_a_token_to_read(
         text(200, token if handler.path == "/token" else "hello", content_type="application/json")(handler)
 
     lying_server.answer = answer
-    with closing(bucket_access.find(GCLOUD, "http://127.0.0.1:1", 30)()) as client:  # which is for s3:// alone
+    with closing(bucket_access.find(GCLOUD, "http://127.0.0.1:1", print)()) as client:  # which is for s3:// alone
         assert [client.get("a", 10), client.get("b", 10)] == [b"hello", b"hello"]
     assert lying_server.asked == ["POST /token", "GET /team/a", "GET /team/b"]
     assert lying_server.headers["authorization"] == "Bearer ya29"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 import threading
-import urllib.parse
-import urllib.request
+import warnings
 from collections.abc import Callable, Iterator
 
+from tfk8s.backends.history.bucket_session import BucketSession
 from tfk8s.core.history.shared import BucketPlace
 from tfk8s.errors import InvalidInput
 from tfk8s.task.buckets.bucket_client import BucketClient
 from tfk8s.task.buckets.bucket_keys import header_value
-from tfk8s.task.buckets.bucket_server import BucketServer
 from tfk8s.task.buckets.bucket_signature import Keys
 
 MISSING_HELP = "pip install 'tfk8s[buckets]'"
@@ -22,21 +22,24 @@ _SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
 _OF_AWS = re.compile(r"https://s3(\.[a-z0-9-]+)?\.amazonaws\.com(\.cn)?")
 
 
-def find(place: BucketPlace, endpoint: str | None, longest: float) -> Callable[[], BucketClient]:
+def find(place: BucketPlace, endpoint: str | None, note: Callable[[int], None]) -> Callable[[], BucketClient]:
     """Return a function that makes clients of a bucket, each with a connection of its own.
+
+    The packages may ask the user for a code, on the terminal.
 
     Args:
         endpoint: the URL of the server of an s3:// bucket; None is what AWS' tools use.
-        longest: seconds of a request.
+        note: takes the number of bytes of each block that arrives.
 
     Raises:
         InvalidInput: a package is missing.
-        Exception: those of the package that looks for credentials.
+        BucketFailure: a key has characters that no key has.
+        Exception: of the package that looks for credentials.
     """
-    return _of_gcloud(place, longest) if place.scheme == "gs" else _of_aws(place, endpoint, longest)
+    return _of_gcloud(place, note) if place.scheme == "gs" else _of_aws(place, endpoint, note)
 
 
-def _of_aws(place: BucketPlace, endpoint: str | None, longest: float) -> Callable[[], BucketClient]:
+def _of_aws(place: BucketPlace, endpoint: str | None, note: Callable[[int], None]) -> Callable[[], BucketClient]:
     with _needs("botocore"):
         import botocore.exceptions
         import botocore.session
@@ -44,12 +47,14 @@ def _of_aws(place: BucketPlace, endpoint: str | None, longest: float) -> Callabl
     credentials = session.get_credentials()
     if credentials is None:
         raise botocore.exceptions.NoCredentialsError
+    keys = functools.partial(_keys_of_aws, credentials)
+    keys()
     told = session.create_client("s3").meta  # for the URL of variables and profiles
     if not endpoint:
         endpoint = "" if _OF_AWS.fullmatch(told.endpoint_url) else told.endpoint_url
-    ca_file = session.get_config_variable("ca_bundle") or ""
-    keys, region = functools.partial(_keys_of_aws, credentials), told.region_name or "us-east-1"
-    return lambda: BucketClient(place, endpoint, keys, region, functools.partial(_server, longest, ca_file))
+    serve = functools.partial(BucketSession, ca_file=session.get_config_variable("ca_bundle") or "", note=note)
+    region = os.environ.get("AWS_REGION") or told.region_name or "us-east-1"
+    return lambda: BucketClient(place, endpoint, keys, region, serve)
 
 
 def _keys_of_aws(credentials: object) -> Keys:
@@ -58,11 +63,13 @@ def _keys_of_aws(credentials: object) -> Keys:
     return Keys(header_value(key, "the access key"), secret, header_value(token or "", "the session's token"))
 
 
-def _of_gcloud(place: BucketPlace, longest: float) -> Callable[[], BucketClient]:
+def _of_gcloud(place: BucketPlace, note: Callable[[int], None]) -> Callable[[], BucketClient]:
     with _needs("google-auth"):
         import google.auth
         import google.auth.transport.requests
-    credentials, _ = google.auth.default(scopes=[_SCOPE])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a user's credentials without a project for quotas, which reading needs not
+        credentials, _ = google.auth.default(scopes=[_SCOPE])
     lock = threading.Lock()
 
     def keys() -> Keys:
@@ -71,14 +78,8 @@ def _of_gcloud(place: BucketPlace, longest: float) -> Callable[[], BucketClient]
                 credentials.refresh(google.auth.transport.requests.Request())
             return Keys("", "", header_value(credentials.token, "the token"))
 
-    return lambda: BucketClient(place, "", keys, "auto", functools.partial(_server, longest, ""))
-
-
-def _server(longest: float, ca_file: str, url: str) -> BucketServer:
-    scheme, host, *_ = urllib.parse.urlsplit(url)
-    has_proxy = scheme == "https" and not urllib.request.proxy_bypass(host)
-    proxy = urllib.request.getproxies().get("https", "") if has_proxy else ""
-    return BucketServer(url, longest=longest, ca_file=ca_file, proxy=proxy)
+    keys()
+    return lambda: BucketClient(place, "", keys, "auto", functools.partial(BucketSession, ca_file="", note=note))
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ matched, lists are read page by page, and of each object at most the bytes that 
 from __future__ import annotations
 
 import contextlib
-import functools
 import gzip
 import hashlib
 import http.client
@@ -17,7 +16,7 @@ from concurrent.futures import Future
 from typing import NamedTuple, TypeVar
 
 from tfk8s import concurrency, polling
-from tfk8s.backends.history import bucket_access, index
+from tfk8s.backends.history import bucket_access, bucket_errors, index
 from tfk8s.backends.history.merging import Merger, Pulled
 from tfk8s.core.history import facts, records
 from tfk8s.core.history.records import MAX_EVENTS, MAX_FACTS, MAX_LOG, MAX_PARTS, MAX_RECORD, MAX_RECORDS, SharedRecord
@@ -31,22 +30,35 @@ from tfk8s.core.history.shared import (
     parse_bucket,
     parse_record_name,
 )
-from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError, quoted
-from tfk8s.task.buckets.bucket_client import BucketClient, ListedPage
+from tfk8s.errors import InvalidInput, quoted
+from tfk8s.task.buckets.bucket_client import BucketClient, BucketRefusal, ListedPage
 
-TIMEOUT = 60.0  # seconds of a request, or of those that are made together
+TIMEOUT = 60.0  # seconds without a byte
+_LONGEST = 600.0  # seconds of a list, or of requests that are made together
 _MOST_PAGES = 40  # of 500 names each, of all records
 _AT_ONCE = 8  # requests, each on a connection of its own
 _TOGETHER = 32  # markers
 _MAX_MARKER = 1 << 20  # bytes
+_GROWTH = 4 << 10  # bytes of a marker that a pod adds after the list
 _BATCH = 8 << 20  # bytes of records that are read together
-_MAX_WORDS = 300  # characters of an error of others
+_DENIED = (401, 403)
 _LIMITS = {FACTS: MAX_FACTS, EVENTS: MAX_EVENTS}  # bytes of parts, besides logs
-_ADVICE = {
+_LIMITS = {FACTS: MAX_FACTS, EVENTS: MAX_EVENTS}  # bytes of parts, besides logs
+_CREDENTIALS = {
     "s3": "the credentials of AWS' tools count: aws sts get-caller-identity",
     "gs": "the credentials of gcloud count: gcloud auth application-default login",
 }
+_PLACES = {
+    "s3": "the bucket's region and server count: AWS_REGION, AWS_ENDPOINT_URL, or the profile of AWS' tools",
+    "gs": "see the names of buckets: gcloud storage ls",
+}
 T = TypeVar("T")
+
+
+class _Marker(NamedTuple):
+    name: str
+    mark: str  # differs after each change
+    size: int
 
 
 class _Told(NamedTuple):
@@ -66,7 +78,6 @@ class HistoryBucket:
     Raises:
         InvalidInput: the URL names no bucket, or a package is missing.
         ClusterError: there are no credentials.
-        WaitTimeout: the credentials are not there in time.
     """
 
     def __init__(self, url: str, endpoint: str | None) -> None:
@@ -79,7 +90,9 @@ class HistoryBucket:
         self._url = url
         self._idle: list[BucketClient] = []
         self._closed = threading.Event()
-        self._connect = self._run(lambda: bucket_access.find(place, endpoint, TIMEOUT))
+        self._bytes = self._unanswered = 0
+        with bucket_errors.one_error(self._url):  # on this thread, whose terminal the packages may use
+            self._connect = bucket_access.find(place, endpoint, self._note)
 
     def close(self) -> None:
         """Close the connections; a request that still runs closes its own."""
@@ -87,8 +100,8 @@ class HistoryBucket:
         while self._idle:
             self._idle.pop().close()
 
-    def newest(self, cluster: str | None, most: int, result: Pulled) -> Mapping[str, tuple[str, str]]:
-        """Return the markers of the newest records and their marks, by the names of the records.
+    def newest(self, cluster: str | None, most: int, result: Pulled) -> Mapping[str, _Marker]:
+        """Return the markers of the newest records, by the names of the records.
 
         Args:
             cluster: only records of clusters of this name; None for all.
@@ -99,29 +112,36 @@ class HistoryBucket:
             ClusterError: the bucket can't be read.
             WaitTimeout: the bucket does not answer in time.
         """
-        found: dict[str, tuple[str, str]] = {}
-        more = ""
-        for _ in range(_MOST_PAGES):
-            page, more = self._run(functools.partial(self._page, more))
-            for listed in page:
-                record = marked_record(listed.name)
-                if record is None or record in found or cluster not in (None, (parse_record_name(record) or "")[0]):
-                    continue
-                if len(found) < most:
-                    state = f"{listed.tag} {listed.changed}"
-                    found[record] = listed.name, hashlib.sha256(state.encode()).hexdigest()[:16]
-                else:
-                    result.older += 1
-            if not more or len(found) >= most:
-                break
-        result.has_more = bool(more)
+        found: dict[str, _Marker] = {}
+        older = 0
+
+        def read() -> str:
+            nonlocal older
+            more = ""
+            for _ in range(_MOST_PAGES):
+                before, (page, more) = more, self._page(more)
+                for listed in page:
+                    record = marked_record(listed.name)
+                    if record is None or record in found or cluster not in (None, (parse_record_name(record) or "")[0]):
+                        continue
+                    if len(found) < most:
+                        state = hashlib.sha256(f"{listed.tag} {listed.changed}".encode()).hexdigest()
+                        found[record] = _Marker(listed.name, state[:16], min(listed.size, _MAX_MARKER))
+                    else:
+                        older += 1
+                if more in ("", before) or len(found) >= most:
+                    break
+            return more
+
+        result.has_more = bool(self._run(read))
+        result.older += older
         return found
 
-    def records(self, wanted: Mapping[str, tuple[str, str]], result: Pulled) -> Iterator[SharedRecord]:
+    def records(self, wanted: Mapping[str, _Marker], result: Pulled) -> Iterator[SharedRecord]:
         """Yield records, until they are too large together.
 
         Args:
-            wanted: the markers and marks, by the names of the records.
+            wanted: the markers, by the names of the records.
             result: gets the number of records that are left out.
 
         Raises:
@@ -131,7 +151,7 @@ class HistoryBucket:
         left, batch, size = MAX_RECORDS, list[_Told](), 0
         for number, told in enumerate(self._told(wanted)):
             own = sum(told.sizes.values())
-            left -= own
+            left -= own + wanted[told.record].size
             if left < 0:
                 result.left_out += len(wanted) - number
                 break
@@ -142,14 +162,14 @@ class HistoryBucket:
             size += own
         yield from self._records(batch)
 
-    def _told(self, wanted: Mapping[str, tuple[str, str]]) -> Iterator[_Told]:
+    def _told(self, wanted: Mapping[str, _Marker]) -> Iterator[_Told]:
         """Yield what the markers of records tell."""
         names = list(wanted)
         for start in range(0, len(names), _TOGETHER):
             some = names[start : start + _TOGETHER]
-            markers = self._read([(wanted[name][0], _MAX_MARKER) for name in some])
+            markers = self._read([(wanted[name].name, wanted[name].size + _GROWTH) for name in some])
             for name, marker in zip(some, markers, strict=True):
-                yield _Told(name, wanted[name][1], *_parts(marker))
+                yield _Told(name, wanted[name].mark, *_parts(marker))
 
     def _records(self, batch: Sequence[_Told]) -> Iterator[SharedRecord]:
         parts = [(f"{FOLDER}/{told.record}/{part}", size) for told in batch for part, size in told.sizes.items()]
@@ -160,7 +180,10 @@ class HistoryBucket:
                 if isinstance(content, bytes):
                     contents[part] = gzip.compress(content, 1) if part in _LIMITS else content
                 else:
-                    problem, mark = f"lacks {part}: {_words(content)}", ""  # the same command later asks again
+                    problem, mark = (
+                        f"lacks {part}: {bucket_errors.words(content)}",
+                        "",
+                    )  # the same command later asks again
             cluster, uid = parse_record_name(told.record) or ("", "")
             record = SharedRecord(cluster=cluster, uid=uid, mark=mark, problem=problem)
             yield records.with_contents(record, contents)
@@ -178,7 +201,12 @@ class HistoryBucket:
         with self._client() as client:
             try:
                 content = client.get(name, most, is_cut=True)  # the pod may have written more since it wrote the marker
+            except BucketRefusal as error:
+                return error
             except (OSError, http.client.HTTPException, ValueError) as error:
+                self._unanswered += 1
+                if self._unanswered > _AT_ONCE:  # so a server that drips bytes does not hold this up for hours
+                    raise
                 return error
         return FileNotFoundError("it is not there") if content is None else content
 
@@ -198,9 +226,13 @@ class HistoryBucket:
             if self._closed.is_set():
                 self.close()
 
+    def _note(self, size: int) -> None:
+        self._bytes += size
+
     def _run(self, request: Callable[[], T]) -> T:
         """Return what a function returns, which runs on another thread: this one ends at the limit, or by Ctrl-C."""
         future = Future[T]()
+        limit = polling.TimeoutWithoutChange(TIMEOUT)
 
         def run() -> None:
             try:
@@ -208,21 +240,15 @@ class HistoryBucket:
             except Exception as error:
                 future.set_exception(error)
 
-        threading.Thread(target=run, name="tfk8s-bucket", daemon=True).start()
-        with self._one_error():
-            polling.wait_until(future.done, f'bucket "{self._url}" to answer', TIMEOUT, announce=True)
-            return future.result()
+        def is_done() -> bool:
+            limit.note(self._bytes)
+            return future.done()
 
-    @contextlib.contextmanager
-    def _one_error(self) -> Iterator[None]:
-        """Turn the errors of a bucket, and of the packages that find credentials, into a ClusterError, in a `with`."""
-        try:
-            yield
-        except Tfk8sError:
-            raise
-        except Exception as error:
-            help_ = _ADVICE[self._place.scheme]
-            raise ClusterError(f'bucket "{self._url}" can\'t be read: {_words(error)}', help=help_) from error
+        threading.Thread(target=run, name="tfk8s-bucket", daemon=True).start()
+        with bucket_errors.one_error(self._url):
+            what = f"bucket {quoted(self._url)} to answer"
+            polling.wait_until(is_done, what, lambda: min(limit(), _LONGEST), announce=True)
+            return future.result()
 
 
 def pull(url: str, endpoint: str | None, *, cluster: str | None, last: int) -> Pulled:
@@ -242,7 +268,7 @@ def pull(url: str, endpoint: str | None, *, cluster: str | None, last: int) -> P
     with contextlib.closing(HistoryBucket(url, endpoint)) as bucket, Merger(url, url) as merger:
         index.prune_daily()  # before, so that what is asked for stays
         listed = bucket.newest(cluster, last, result)
-        wanted = {name: found for name, found in listed.items() if not merger.has(name, found[1])}
+        wanted = {name: found for name, found in listed.items() if not merger.has(name, found.mark)}
         result.same = len(listed) - len(wanted)
         for record in bucket.records(wanted, result):
             merger.take_into(record, result)
@@ -252,7 +278,7 @@ def pull(url: str, endpoint: str | None, *, cluster: str | None, last: int) -> P
 def _parts(marker: bytes | Exception) -> tuple[dict[str, int], str]:
     """Return the sizes of a record's parts that are to be read, as its marker tells them; and what is left out."""
     if isinstance(marker, Exception):
-        return {}, f"its marker: {_words(marker)}"
+        return {}, f"its marker: {bucket_errors.words(marker)}"
     told = facts.parse(marker)
     named = told.get("parts") if told else None
     sizes: dict[str, int] = {}
@@ -267,8 +293,3 @@ def _parts(marker: bytes | Exception) -> tuple[dict[str, int], str]:
             kept[part] = sizes[part]
     lacks = len(sizes) - len(kept)
     return kept, f"lacks {lacks} logs: it is too large" if lacks else ""
-
-
-def _words(error: Exception) -> str:
-    text = str(error).partition("\n")[0] or type(error).__name__
-    return "".join(char if char.isprintable() else "?" for char in text[:_MAX_WORDS])

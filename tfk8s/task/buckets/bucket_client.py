@@ -16,7 +16,7 @@ import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from xml.etree.ElementTree import Element
 
 from tfk8s.core.history.shared import BucketPlace, parse_bucket
@@ -58,12 +58,38 @@ class ListedPage(NamedTuple):
     more: str
 
 
+class BucketRefusal(BucketFailure):
+    """A bucket refuses a request.
+
+    Attributes:
+        status: the HTTP status.
+    """
+
+    def __init__(self, words: str, status: int) -> None:
+        super().__init__(words)
+        self.status = status
+
+
+class HttpServer(Protocol):
+    """A server that answers requests: `BucketServer` in pods, and another class in commands."""
+
+    host: str
+
+    def send(
+        self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int, *, is_cut: bool = False
+    ) -> HttpAnswer:
+        """As of `BucketServer`."""
+
+    def close(self) -> None:
+        """As of `BucketServer`."""
+
+
 class BucketClient:
     """Reads and writes the objects of a history, below the prefix of its place.
 
     Args:
         place: the bucket.
-        endpoint: the URL of the server; "" is that of the bucket's provider.
+        endpoint: the URL of the server, perhaps with a path; "" is that of the bucket's provider.
         keys: returns what a request is signed with.
         region: the bucket's. Of S3 itself, an answer tells another one.
         serve: makes the server of a URL.
@@ -71,11 +97,12 @@ class BucketClient:
 
     def __init__(
         self, place: BucketPlace, endpoint: str, keys: Source, region: str,
-        serve: Callable[[str], BucketServer] = BucketServer,
+        serve: Callable[[str], HttpServer] = BucketServer,
     ) -> None:  # fmt: skip
         self._place, self._endpoint, self._keys, self._serve = place, endpoint, keys, serve
         self._region = region
         self._server = serve(endpoint or home(place.scheme, region))
+        self._root = urllib.parse.urlsplit(endpoint).path.rstrip("/")
 
     def get(self, name: str, most: int, *, is_cut: bool = False) -> bytes | None:
         """Return the content of an object; None if there is none.
@@ -150,7 +177,7 @@ class BucketClient:
         self, method: str, name: str | None, content: bytes = b"", *, query: Mapping[str, str] | None = None,
         most: int = _MOST_OF_REST, is_cut: bool = False,
     ) -> HttpAnswer:  # fmt: skip
-        path = f"/{self._place.name}" + ("" if name is None else f"/{self._place.prefix}{name}")
+        path = f"{self._root}/{self._place.name}" + ("" if name is None else f"/{self._place.prefix}{name}")
         target = urllib.parse.quote(path, safe="/-_.~")
         if query:
             target += "?" + urllib.parse.urlencode(sorted(query.items()), quote_via=urllib.parse.quote, safe="-_.~")
@@ -175,7 +202,7 @@ class BucketClient:
         if answer.status not in (http.HTTPStatus.OK, http.HTTPStatus.NO_CONTENT):
             words = refusal(answer.status, answer.body)
             scheme, bucket, prefix = self._place
-            raise BucketFailure(f"{method} {scheme}://{bucket}/{prefix}{name}: {words}")
+            raise BucketRefusal(f"{method} {scheme}://{bucket}/{prefix}{name}: {words}", answer.status)
         return answer
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import copy
 import http.client
@@ -46,34 +45,25 @@ class BucketServer:
     Args:
         url: http:// or https://, a host, and perhaps a port.
         longest: seconds of a request with its answer, and with the connection that it may need.
-        ca_file: the certificates that count; "" is those of the system.
-        proxy: the URL of a proxy for https://; "" without one.
 
     Attributes:
         host: for the header of this name.
     """
 
-    def __init__(self, url: str, *, longest: float = 15.0, ca_file: str = "", proxy: str = "") -> None:
+    def __init__(self, url: str, *, longest: float = 15.0) -> None:
         try:
-            parts, via = urllib.parse.urlsplit(url), urllib.parse.urlsplit(proxy or url)
-            port, via_port = parts.port, via.port
+            parts = urllib.parse.urlsplit(url)
+            port = parts.port
         except ValueError:  # its words may have a password
             raise BucketFailure("the endpoint has no valid host or port") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BucketFailure("the endpoint is no URL with http or https")
-        if not via.hostname:
-            raise BucketFailure("the proxy is no URL with a host")
         self.host, self._longest = parts.netloc.rpartition("@")[2], longest
-        if parts.scheme == "http":
-            self._connection = http.client.HTTPConnection(parts.hostname, port, timeout=_TIMEOUT)
-            return
-        try:
-            context = ssl.create_default_context(cafile=ca_file or None)
-        except OSError as error:
-            raise BucketFailure(f"the certificates in {ca_file} can't be read: {error.strerror}") from None
-        self._connection = http.client.HTTPSConnection(via.hostname, via_port, timeout=_TIMEOUT, context=context)
-        if proxy:
-            self._connection.set_tunnel(parts.hostname, port, _proxy_headers(via))
+        self._connection = (
+            http.client.HTTPSConnection(parts.hostname, port, timeout=_TIMEOUT, context=ssl.create_default_context())
+            if parts.scheme == "https"
+            else http.client.HTTPConnection(parts.hostname, port, timeout=_TIMEOUT)
+        )
 
     def send(
         self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int, *, is_cut: bool = False
@@ -160,13 +150,6 @@ def _read(response: http.client.HTTPResponse, most: int) -> bytes:
     while (left := most - body.tell()) and (count := response.readinto(block[:left])):
         body.write(block[:count])
     return body.getvalue()
-
-
-def _proxy_headers(proxy: urllib.parse.SplitResult) -> dict[str, str]:
-    if proxy.username is None:
-        return {}
-    user = urllib.parse.unquote(f"{proxy.username}:{proxy.password or ''}")
-    return {"proxy-authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
 
 
 @contextlib.contextmanager

@@ -224,21 +224,6 @@ def test_a_certificate_that_nobody_trusts_is_a_failure_of_the_bucket(monkeypatch
     assert not isinstance(caught.value, ValueError)
 
 
-def test_a_proxy_is_asked_for_a_tunnel(lying_server: LyingServer) -> None:
-    proxy = f"http://ada:p%40ss@127.0.0.1:{lying_server.server_port}"
-    server = BucketServer("https://s3.example", proxy=proxy)
-    with closing(server), pytest.raises(OSError, match="Tunnel connection failed: 404"):
-        server.send("GET", "/", {}, b"", 10)
-    assert lying_server.asked == ["CONNECT s3.example:443"]
-    assert lying_server.headers["proxy-authorization"] == "Basic YWRhOnBAc3M="
-
-
-@pytest.mark.parametrize("proxy", ["127.0.0.1", "http://"])
-def test_a_proxy_that_is_no_url_is_an_error(proxy: str) -> None:
-    with pytest.raises(BucketFailure, match="the proxy is no URL with a host"):
-        BucketServer("https://s3.example", proxy=proxy)
-
-
 @pytest.mark.parametrize(
     ("region", "url"),
     [
