@@ -147,6 +147,25 @@ def test_a_signal_restarts_the_programs_of_the_scope(loop: Loop, scope: str, res
     assert repr(members[2]) == "worker/1 Succeeded 0, 1"
 
 
+@pytest.mark.parametrize(
+    ("scope", "ends"),
+    [
+        ("cluster", "worker/0 Running, 1: worker/1 ended: killed by SIGKILL"),
+        ("task", "worker/0 Failed 1, 0: exited with 1"),
+    ],
+)
+def test_a_command_that_lost_a_task_is_no_failure_if_it_restarts_too(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, scope: str, ends: str
+) -> None:
+    _, (first, second) = begin(loop, rules=f"{{restart_scope: {scope}}}")
+    monkeypatch.setattr(first, "end", lambda: None)  # SIGTERM comes too late
+    second.ends(*KILLED)
+    loop.pass_time(0)
+    first.ends(1, "exited with 1")  # commands have no exit code of their own for a lost task
+    loop.pass_time(0)
+    assert repr(first) == ends
+
+
 def test_the_last_restart_is_followed_by_the_end(loop: Loop) -> None:
     run, members = begin(loop, rules="{max_restarts: 2}")
     for _ in range(3):
