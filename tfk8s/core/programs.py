@@ -38,6 +38,7 @@ END_TIMEOUT = 2.0  # between SIGTERM and SIGKILL for a program that has to end, 
 MAX_STOPPED = 10.0
 _SUFFIX = ".py"
 _PYTHON = re.compile(r"(.*/)?python(3(\.[0-9]+)?)?")
+_FLAG, _FLAGS_WITH_VALUE = re.compile(r"-([bBOqsuv]+|[WX].*)"), ("-W", "-X")  # of Python, which may still run tfk8s
 _REFERENCE = re.compile(r"\$\((TFK8S_JOB|TFK8S_INDEX|TFK8S_HOSTS:(\w+))\)")
 _END = re.compile(r"exit code (\d+), restarts (\d+)")
 
@@ -64,10 +65,11 @@ class Program:
         """The arguments of Python: a file, or -m and a module, with its arguments; empty for another command."""
         if self.is_script:
             return self.words
-        python, *rest = self.words
-        arguments = tuple(rest[1:] if rest[:1] == ["-u"] else rest)
-        runs_code = arguments[:1] == ("-m",) or (arguments[:1] and arguments[0].endswith(_SUFFIX))
-        return arguments if _PYTHON.fullmatch(python) and runs_code else ()
+        arguments = self.words[1:]
+        while arguments and _FLAG.fullmatch(arguments[0]):
+            arguments = arguments[2 if arguments[0] in _FLAGS_WITH_VALUE else 1 :]
+        runs_code = (arguments[:1] == ("-m",) and arguments[1:]) or (arguments and arguments[0].endswith(_SUFFIX))
+        return arguments if _PYTHON.fullmatch(self.words[0]) and runs_code else ()
 
     @property
     def script(self) -> PurePosixPath:

@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from clusters import REPOSITORY, output, start_tfk8s, tfk8s, wait_for, write_programs
+from clusters import REPOSITORY, output, tfk8s, wait_for, write_programs
 from documented_commands import page_output
 
 from tfk8s.backends.local.backend import LocalBackend
@@ -66,10 +66,11 @@ while not (os.path.exists("chief") and os.path.exists("worker")):
 """
 
 
-def mirrored(folder: Path, name: str, tasks: int) -> Path:
-    words = [EXAMPLE.name, "--steps", str(STEPS), "--checkpoints", str(folder / name)]
+def mirrored(folder: Path, name: str, tasks: int, *python: str) -> Path:
+    words = [*python, EXAMPLE.name, "--steps", str(STEPS), "--checkpoints", str(folder / name)]
     (folder / EXAMPLE.name).write_text(EXAMPLE.read_text())
-    return write_programs(folder, name, {"worker": {"tasks": tasks, "program": words}}, max_restarts=5, timeout="5m")
+    jobs = {"worker": {"tasks": tasks, "program": words}}
+    return write_programs(folder, name, jobs, max_restarts=5, timeout="5m", restart_scope="task")
 
 
 def result(text: str) -> float:
@@ -91,9 +92,11 @@ def test_mirrored_workers_learn_as_the_page_of_the_example_shows(tmp_path: Path)
     assert list(map(float, seen)) == pytest.approx(list(map(float, shown)), rel=1e-2)
 
 
-def test_mirrored_workers_equal_one_process_and_survive_kills(backend: LocalBackend, tmp_path: Path) -> None:
-    alone = start_tfk8s("run", "--local", mirrored(tmp_path, "alone", 1))
-    assert tfk8s("up", "--local", mirrored(tmp_path, "mirrored", 2)).returncode == 0
+@pytest.mark.parametrize("python", [(), ("python3", "-u")], ids=["file", "command"])
+def test_mirrored_workers_equal_one_process_and_survive_kills(
+    backend: LocalBackend, tmp_path: Path, undisturbed: float, python: tuple[str, ...]
+) -> None:
+    assert tfk8s("up", "--local", mirrored(tmp_path, "mirrored", 2, *python)).returncode == 0
     for task in (Task("worker", 1), Task("worker", 0)):
         before = backend.observe("mirrored").tasks[task.index].restarts
         saved = f"step {100 * before + 100},"
@@ -103,10 +106,8 @@ def test_mirrored_workers_equal_one_process_and_survive_kills(backend: LocalBack
     assert tfk8s("wait", "--local", "--timeout", "2m", "mirrored", timeout=130).returncode == 0
     text = output(backend, "mirrored", Task("worker", 0))
     assert tfk8s("down", "--local", "mirrored").returncode == 0
-    one, errors = alone.communicate(timeout=120)
-    assert alone.returncode == 0, errors
     assert text.count("2 workers, from step ") == 2
-    assert result(text) == pytest.approx(result(one), rel=1e-3)
+    assert result(text) == pytest.approx(undisturbed, rel=1e-3)
 
 
 def test_the_pages_of_the_mirrored_examples_have_the_same_result() -> None:
@@ -126,16 +127,17 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> float:
 SAVED = "exited with 42, to run again"
 
 
-@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize(("device", "python"), [("cpu", []), ("gpu", ["python3"])])
 def test_a_preemption_loses_no_step_on_google_cloud_either(
-    backend: LocalBackend, tmp_path: Path, device: str, undisturbed: float
+    backend: LocalBackend, tmp_path: Path, device: str, undisturbed: float, python: list[str]
 ) -> None:
     # The only ordinary checkpoint is that of step 100. Of many, the preemption might meet one.
     text = (PREEMPTION / "train.py").read_text()
     (tmp_path / "train.py").write_text(text.replace("if (done + 1) % 50 == 0:", "if done + 1 == 100:"))
-    (tmp_path / "google.py").write_text(GOOGLE)
+    (tmp_path / "on_google.py").write_text(GOOGLE)
     program = [
-        "google.py",
+        *python,
+        "on_google.py",
         device,
         "train.py",
         "--steps",

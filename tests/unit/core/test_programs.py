@@ -63,6 +63,26 @@ def test_scripts_and_commands() -> None:
     assert not Program(("python3", "train.py"), "/home/me").is_script
 
 
+@pytest.mark.parametrize(
+    ("words", "arguments"),
+    [
+        ("train.py --fast", "train.py --fast"),
+        ("python3 /app/train.py -u", "/app/train.py -u"),
+        ("/opt/venv/bin/python3.12 -u -OO -m trainer -x", "-m trainer -x"),
+        ("python -W error -Wignore -X utf8 -Xdev train.py", "train.py"),
+        ("python3 -c print(1)", ""),
+        ("python3 -I -m trainer", ""),
+        ("python3 -m", ""),
+        ("python3 -W", ""),
+        ("python3", ""),
+        ("sh -c train.py", ""),
+        ("/app/train.py", ""),
+    ],
+)
+def test_what_python_runs(words: str, arguments: str) -> None:
+    assert Program(tuple(words.split())).python_arguments == tuple(arguments.split())
+
+
 def test_status_of_a_run() -> None:
     both = (Task("worker", 0), Task("worker", 1))
 

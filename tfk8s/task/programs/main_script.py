@@ -26,24 +26,32 @@ _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 def run(script: str, arguments: Sequence[str]) -> None:
     """Run a file as `__main__`, or for "-m" a module; raises what its code raises, SystemExit included."""
     path = Path(script).resolve()
-    sys.argv = [script, *arguments]
-    if not sys.flags.safe_path:
-        del sys.path[0]  # this module's folder
     sys.path.insert(0, str(path.parent))
     sys.dont_write_bytecode = True  # no __pycache__ beside the user's files
-    if script == MODULE:  # Path("-m").parent is the working folder, as Python has it
-        del sys.argv[0]
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        own_interpreter.watch(sys.argv[0])
-        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-        return
-    main = types.ModuleType("__main__")
-    main.__dict__.update(__file__=script, __builtins__=__builtins__)
-    sys.modules["__main__"] = main
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main.__dict__.update(__builtins__=__builtins__)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    code = compile(path.read_bytes(), script, "exec", dont_inherit=True)
+    if script == MODULE:  # Path("-m").parent is the working folder, as Python has it
+        module, *rest = arguments
+        sys.argv = [script, *rest]
+        own_interpreter.watch(module)
+        runpy._run_module_as_main(module)  # type: ignore[attr-defined]  # what Python calls for -m
+        return
+    sys.argv = [script, *arguments]
+    main.__file__ = str(Path(script).absolute())
+    code = compile(_read(path), script, "exec", dont_inherit=True)
     own_interpreter.watch(script)
     exec(code, main.__dict__)  # noqa: S102 - the user's own program
+
+
+def _read(path: Path) -> bytes:
+    """Return the content of a script, or end as Python does without it."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        reason = f"[Errno {error.errno}] {error.strerror}"
+        print(f"{sys.executable}: can't open file {str(path)!r}: {reason}", file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 def exit_code(code: object) -> int:
@@ -57,13 +65,18 @@ def exit_code(code: object) -> int:
 
 
 def print_traceback(error: BaseException) -> None:
-    """Print a traceback as Python does, without the frames of tfk8s."""
+    """Print a traceback as Python does, or the program's own hook, without the frames of tfk8s."""
+    if sys.excepthook is not sys.__excepthook__:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            trace = trace.tb_next
+        sys.excepthook(type(error), error, trace)
+        return
     shown = traceback.TracebackException.from_exception(error)
     part: traceback.TracebackException | None = shown
     while part is not None:
-        part.stack = traceback.StackSummary.from_list(
-            [frame for frame in part.stack if not frame.filename.startswith(_PACKAGE)]
-        )
+        frames = [frame for frame in part.stack or () if not frame.filename.startswith(_PACKAGE)]
+        part.stack = traceback.StackSummary.from_list(frames) if frames else None  # type: ignore[assignment]
         part = part.__cause__ or part.__context__
     print("".join(shown.format()), end="", file=sys.stderr, flush=True)
 

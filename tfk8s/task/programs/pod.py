@@ -235,10 +235,10 @@ def _become(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     program = Program(tuple(words))
     if program.is_script:
         main_script.exit_process(runner.main(words))
-    if "TFK8S_TF1" in os.environ:
-        words = (words[0], "-P", "-m", runner.__name__, *program.python_arguments)
+    if program.python_arguments:
+        words = command.through_runner(program)
     elif "TFK8S_GPUS" in os.environ:
-        words = (words[0] if program.python_arguments else sys.executable, "-P", "-m", seen_gpus.__name__, *words)
+        words = (sys.executable, "-P", "-m", seen_gpus.__name__, *words)
     command.become(words)
 
 

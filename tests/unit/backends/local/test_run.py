@@ -154,14 +154,14 @@ def test_a_signal_restarts_the_programs_of_the_scope(loop: Loop, scope: str, res
         ("task", "worker/0 Failed 1, 0: exited with 1"),
     ],
 )
-def test_a_command_that_lost_a_task_is_no_failure_if_it_restarts_too(
+def test_a_shell_that_lost_a_task_is_no_failure_if_it_restarts_too(
     loop: Loop, monkeypatch: pytest.MonkeyPatch, scope: str, ends: str
 ) -> None:
     _, (first, second) = begin(loop, rules=f"{{restart_scope: {scope}}}")
     monkeypatch.setattr(first, "end", lambda: None)  # SIGTERM comes too late
     second.ends(*KILLED)
     loop.pass_time(0)
-    first.ends(1, "exited with 1")  # commands have no exit code of their own for a lost task
+    first.ends(1, "exited with 1")  # a shell's program has no exit code of its own for a lost task
     loop.pass_time(0)
     assert repr(first) == ends
 

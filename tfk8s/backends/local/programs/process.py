@@ -17,6 +17,7 @@ from tfk8s.core.status import Phase
 from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import ForkClient
+from tfk8s.task.programs import command
 from tfk8s.task.programs.import_variables import READ_LATER
 from tfk8s.task.programs.unreachable import Complaints
 
@@ -79,7 +80,7 @@ class ProgramProcess(TaskProcess):
         if self._can_fork(environment):
             self._forks.fork(self, PROGRAM_RUNNER, self._request(environment), streams)
             return
-        if not self._program.is_script and self._output is not None:
+        if not self._program.python_arguments and self._output is not None:
             self._output.explain = Complaints(environment).explain
         pid = processes.spawn(self._command(), streams, environment, self._program.folder, new_session=True)
         try:
@@ -163,16 +164,14 @@ class ProgramProcess(TaskProcess):
         }  # fmt: skip
 
     def _command(self) -> Sequence[str]:
-        program = self._program
-        is_run = program.is_script or "TFK8S_TF1" in self.settings.environment
-        if not (is_run or "TFK8S_GPUS" in self.settings.environment):
-            return program.words
-        python = program.words[0] if program.words[0].startswith("/") else self.settings.python
-        if is_run:
-            return interpreter.command(python, PROGRAM_RUNNER, *program.python_arguments)
-        return interpreter.command(
-            python if program.python_arguments else self.settings.python, _SEEN_GPUS, *program.words
-        )
+        program, python = self._program, self.settings.python
+        if program.is_script:
+            return interpreter.command(python, PROGRAM_RUNNER, *program.words)
+        if program.python_arguments:
+            return command.through_runner(program)
+        if "TFK8S_GPUS" in self.settings.environment:
+            return interpreter.command(python, _SEEN_GPUS, *program.words)
+        return program.words
 
     def _environment(self) -> dict[str, str]:
         """Return the whole environment. `python3` is the interpreter with TensorFlow."""
