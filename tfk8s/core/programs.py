@@ -120,10 +120,9 @@ class RunPolicy:
     max_restarts: int = key("RESTARTS", "The greatest number of restarts.", 10, default=3)
     restart_scope: str = key(
         "RESTART_SCOPE",
-        "The programs that run again together: the failed task's, its job's, or all of the cluster. If absent: all of "
-        "the cluster on this machine, and the failed task's on Kubernetes.",
-        TASK,
-        default="",
+        "The programs that run again together: the failed task's, its job's, or all of the cluster.",
+        JOB,
+        default=TASK,
     )
     timeout: int | None = key("DURATION", "The time after which the run fails.", "2h", 7200)
 

@@ -30,7 +30,8 @@ def running(environment: LocalEnvironment) -> Command:
     for marker in environment.folder.glob("again-*"):
         marker.unlink()
     jobs = {"worker": {"tasks": 2, "program": ["sh", "-c", TWICE]}}
-    text = json.dumps({"apiVersion": "tfk8s.dev/v1", "name": NAME, "jobs": jobs})
+    rules = {"restart_scope": "cluster"}
+    text = json.dumps({"apiVersion": "tfk8s.dev/v1", "name": NAME, "jobs": jobs, "run": rules})
     command = environment.start("run", "--local", environment.file("programs.json", text))
     command.until_says("worker/0 | runs")
     command.until_says("worker/1 | runs")

@@ -70,7 +70,7 @@ def mirrored(folder: Path, name: str, tasks: int, *python: str) -> Path:
     words = [*python, EXAMPLE.name, "--steps", str(STEPS), "--checkpoints", str(folder / name)]
     (folder / EXAMPLE.name).write_text(EXAMPLE.read_text())
     jobs = {"worker": {"tasks": tasks, "program": words}}
-    return write_programs(folder, name, jobs, max_restarts=5, timeout="5m", restart_scope="task")
+    return write_programs(folder, name, jobs, max_restarts=5, timeout="5m")
 
 
 def result(text: str) -> float:

@@ -167,7 +167,7 @@ def test_a_shell_that_lost_a_task_is_no_failure_if_it_restarts_too(
 
 
 def test_the_last_restart_is_followed_by_the_end(loop: Loop) -> None:
-    run, members = begin(loop, rules="{max_restarts: 2}")
+    run, members = begin(loop, rules="{max_restarts: 2, restart_scope: cluster}")
     for _ in range(3):
         members[0].ends(*KILLED)
         loop.pass_time(5)
@@ -187,7 +187,7 @@ def test_a_lost_task_waits_for_the_reason(loop: Loop) -> None:
 
 
 def test_a_stopped_program_is_named_when_the_others_give_up(loop: Loop) -> None:
-    _, (first, second) = begin(loop)
+    _, (first, second) = begin(loop, rules="{restart_scope: cluster}")
     second.is_stopped = True
     first.ends(*LOST)
     loop.pass_time(1)
@@ -229,7 +229,7 @@ def test_the_restart_of_a_server_leaves_an_ended_run(loop: Loop) -> None:
 
 
 def test_a_restart_on_request_does_not_count(loop: Loop) -> None:
-    run, members = begin(loop, rules="{max_restarts: 1, restart_scope: task}")
+    run, members = begin(loop, rules="{max_restarts: 1}")
     run.restart([members[0]])
     loop.pass_time(0)
     assert [member.restarts for member in members] == [1, 0]
@@ -240,7 +240,7 @@ def test_a_restart_on_request_does_not_count(loop: Loop) -> None:
 
 def test_a_program_that_stays_stopped_is_killed(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: loop.now)
-    _, (first, second) = begin(loop, rules="{restart_scope: task}")
+    _, (first, second) = begin(loop)
     second.is_stopped = True
     loop.pass_time(9)
     assert second.restarts == 0

@@ -202,8 +202,7 @@ class ProgramRun:
 
 def _groups(policy: RunPolicy, members: Sequence[ProgramProcess]) -> list[_Group]:
     """Return the programs in groups that run again together."""
-    scope = policy.restart_scope or CLUSTER
     groups: dict[str, list[ProgramProcess]] = {}
     for member in members:
-        groups.setdefault({CLUSTER: "", TASK: member.name}.get(scope, member.job), []).append(member)
+        groups.setdefault({CLUSTER: "", TASK: member.name}.get(policy.restart_scope, member.job), []).append(member)
     return [_Group(policy, group) for group in groups.values()]

@@ -115,8 +115,7 @@ def _restarts(policies: dict[str, str], policy: Fields, notes: list[str]) -> dic
         return {"restart_on": restart_on}
     if limit is None:
         notes.append(f"without backoffLimit, a TFJob restarts programs for ever; max_restarts is {_MAX_RESTARTS}")
-    run = {"restart_on": restart_on, "max_restarts": _MAX_RESTARTS if limit is None else limit}
-    return {**run, "restart_scope": programs.TASK}
+    return {"restart_on": restart_on, "max_restarts": _MAX_RESTARTS if limit is None else limit}
 
 
 def _read_run_policy(

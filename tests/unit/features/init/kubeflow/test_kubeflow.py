@@ -79,7 +79,7 @@ def with_pod(container: dict[str, Any] | None = None, **keys: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "run"),
     [
-        (with_replicas(Worker={"restartPolicy": "ExitCode", "replicas": 2}), {"restart_on": "exit-code", "max_restarts": 1000, "restart_scope": "task", "success": "worker/0"}),  # noqa: E501
+        (with_replicas(Worker={"restartPolicy": "ExitCode", "replicas": 2}), {"restart_on": "exit-code", "max_restarts": 1000, "success": "worker/0"}),  # noqa: E501
         (with_spec(runPolicy={"backoffLimit": 4, "activeDeadlineSeconds": 60}), {"restart_on": "never", "timeout": 60}),
         (with_spec(backoffLimit=4, activeDeadlineSeconds=60), {"restart_on": "never", "timeout": 60}),
         (with_replicas(chief={}, worker={"replicas": 2}, ps={}), {"restart_on": "never"}),
