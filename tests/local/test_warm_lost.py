@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import sys
@@ -48,6 +49,13 @@ WarmScript(None, POD).run(REQUEST, pathlib.Path(sys.argv[2]).read_bytes())
 def pod(libraries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPod]:
     with running(libraries, tmp_path_factory.mktemp("warm"), HASTY) as warm:
         yield warm
+
+
+def dialed(pod: WarmPod) -> socket.socket | None:
+    """Return a connection to the pod, once the pod listens."""
+    with contextlib.suppress(TaskUnreachable):
+        return pod.dial()
+    return None
 
 
 def pid_of_script(folder: Path) -> int:
@@ -102,7 +110,7 @@ def test_a_script_ends_when_its_client_is_killed(pod: WarmPod, tmp_path: Path) -
 def test_a_script_ends_when_its_client_is_silent(pod: WarmPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "PING_INTERVAL", 0.1)
     request, archive = pod.pack(IGNORES_SIGTERM, str(tmp_path))
-    with pod.dial() as connection:
+    with polling.wait_until(lambda: dialed(pod), "the pod to listen", TIMEOUT) as connection:
         channel.say_hello(connection, {"script": "silent", "received": 0, "is_new": True})
         channel.hear_hello(connection)
         client = channel.Channel()
