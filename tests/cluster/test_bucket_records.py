@@ -91,7 +91,8 @@ def test_a_colleague_reads_what_pods_have_written(
     polling.wait_until(lambda: b'"tasks"' in kept(server), "the record to be in the bucket", 120)
     (first,) = writers(client, team, "told")
     said = client.text(f"{paths.collection('Pod', team)}/{first}/log")
-    client.send("DELETE", f"{paths.collection('Pod', team)}/{first}", {"gracePeriodSeconds": 0})  # as a kill -9
+    client.send("DELETE", paths.pod(team, first))
+    polling.wait_until(lambda: client.find(paths.pod(team, first)) is None, "the end of the first pod", 60)
     (second, *_) = polling.wait_until(lambda: set(writers(client, team, "told")) - {first}, "its successor", 120)
     said += client.text(f"{paths.collection('Pod', team)}/{second}/log")
     cluster.down()
