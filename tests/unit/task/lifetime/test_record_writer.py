@@ -502,3 +502,22 @@ def test_signal_in_a_look_loses_no_log(cluster: RecordedCluster) -> None:
     stopper.join()
     assert [end["reason"] for end in cluster.facts("end")] == [REMOVED]
     assert cluster.kept_log("My_ps-2") == cluster.kept_log("My_ps-3") == ["2026-11-28T05:30:00.1Z 0 one"]
+
+
+@pytest.mark.parametrize("failing", ["pods", "events"])
+def test_a_last_look_that_fails_tells_the_end(
+    cluster: RecordedCluster, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, items = cluster.writer(), cluster.items
+    writer.look()
+
+    def fail(resource: str, selector: str = "") -> Iterator[dict[str, Any]]:
+        if resource == failing:
+            raise NoAnswer("timed out")
+        yield from items(resource, selector)
+
+    monkeypatch.setattr(cluster, "items", fail)
+    cluster.notes = to_notes([{"kind": "end", "time": cluster.now, "reason": REMOVED}])
+    writer.end()
+    assert [end["reason"] for end in cluster.facts("end")] == [REMOVED]
+    assert cluster.said == ["error: the history is not written: timed out"]

@@ -163,21 +163,21 @@ class RecordWriter:
             ApiFailure, ValueError: the API server refuses, or does not answer.
         """
         self._is_last = self._stopped.is_set()  # else the signal may come in this look, and another one follows
-        files = self._files or self._open()
-        if files is None or self._ended:
+        if (files := self._files or self._open()) is None or self._ended:
             return
         end = self._take_notes(files)
-        self._look_at_pods(files)
-        if self._clock() >= self._next_events:
-            self._take_events(files)
-            self._next_events = self._clock() + _EVENTS_INTERVAL
-        if end and self._is_last:  # till then, the tasks may write
-            self._add_end(facts.text(end, "reason"))
+        try:
+            self._look_at_pods(files)
+            if self._clock() >= self._next_events:
+                self._take_events(files)
+                self._next_events = self._clock() + _EVENTS_INTERVAL
+        finally:
+            if end and self._is_last:  # till then, the tasks may write; no other look follows a failure of this one
+                self._add_end(facts.text(end, "reason"))
 
     def _open(self) -> RecordFiles | None:
         """Begin the record, or go on with that of an earlier pod; None if the cluster is gone."""
-        body = self._server.get(self._config_map).body
-        if body is None:
+        if (body := self._server.get(self._config_map).body) is None:
             return None
         metadata = body["metadata"]
         files = RecordFiles(self._volume, self._config_map.name, metadata["uid"])
