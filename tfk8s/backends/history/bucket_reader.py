@@ -41,17 +41,7 @@ _TOGETHER = 32  # markers
 _MAX_MARKER = 1 << 20  # bytes
 _GROWTH = 4 << 10  # bytes of a marker that a pod adds after the list
 _BATCH = 8 << 20  # bytes of records that are read together
-_DENIED = (401, 403)
 _LIMITS = {FACTS: MAX_FACTS, EVENTS: MAX_EVENTS}  # bytes of parts, besides logs
-_LIMITS = {FACTS: MAX_FACTS, EVENTS: MAX_EVENTS}  # bytes of parts, besides logs
-_CREDENTIALS = {
-    "s3": "the credentials of AWS' tools count: aws sts get-caller-identity",
-    "gs": "the credentials of gcloud count: gcloud auth application-default login",
-}
-_PLACES = {
-    "s3": "the bucket's region and server count: AWS_REGION, AWS_ENDPOINT_URL, or the profile of AWS' tools",
-    "gs": "see the names of buckets: gcloud storage ls",
-}
 T = TypeVar("T")
 
 
@@ -82,7 +72,7 @@ class HistoryBucket:
 
     def __init__(self, url: str, endpoint: str | None) -> None:
         try:
-            self._place = place = parse_bucket(url)
+            place = parse_bucket(url)
         except ValueError:
             raise InvalidInput(
                 f"{quoted(url)} is not a bucket", help="write s3://NAME/PREFIX or gs://NAME/PREFIX"
@@ -180,10 +170,8 @@ class HistoryBucket:
                 if isinstance(content, bytes):
                     contents[part] = gzip.compress(content, 1) if part in _LIMITS else content
                 else:
-                    problem, mark = (
-                        f"lacks {part}: {bucket_errors.words(content)}",
-                        "",
-                    )  # the same command later asks again
+                    problem = f"lacks {part}: {bucket_errors.words(content)}"
+                    mark = ""  # the same command later asks again
             cluster, uid = parse_record_name(told.record) or ("", "")
             record = SharedRecord(cluster=cluster, uid=uid, mark=mark, problem=problem)
             yield records.with_contents(record, contents)
