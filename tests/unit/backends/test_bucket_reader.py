@@ -355,7 +355,7 @@ def test_a_redirection_is_neither_followed_nor_read(
     with pytest.raises(ClusterError, match="307"):
         bucket_reader.pull(URL, None, cluster=None, last=5)
     assert len(lying_server.asked) == 1
-    assert sum(accepted) == 64 << 10
+    assert sum(accepted) == (64 << 10) + 1
 
 
 @pytest.mark.parametrize(("status", "words"), [(404, "server count"), (400, "server count"), (401, "sts get-caller")])

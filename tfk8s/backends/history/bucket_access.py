@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from tfk8s.backends.history.bucket_session import BucketSession
 from tfk8s.core.history.shared import BucketPlace
 from tfk8s.errors import InvalidInput
-from tfk8s.task.buckets.bucket_client import BucketClient
-from tfk8s.task.buckets.bucket_keys import header_value
+from tfk8s.task.buckets.bucket_client import DEFAULT_REGIONS, BucketClient
+from tfk8s.task.buckets.bucket_server import header_value
 from tfk8s.task.buckets.bucket_signature import Keys
 
 MISSING_HELP = "pip install 'tfk8s[buckets]'"
@@ -53,7 +53,7 @@ def _of_aws(place: BucketPlace, endpoint: str | None, note: Callable[[int], None
     if not endpoint:
         endpoint = "" if _OF_AWS.fullmatch(told.endpoint_url) else told.endpoint_url
     serve = functools.partial(BucketSession, ca_file=session.get_config_variable("ca_bundle") or "", note=note)
-    region = os.environ.get("AWS_REGION") or told.region_name or "us-east-1"
+    region = os.environ.get("AWS_REGION") or told.region_name or DEFAULT_REGIONS["s3"]
     return lambda: BucketClient(place, endpoint, keys, region, serve)
 
 
@@ -79,7 +79,9 @@ def _of_gcloud(place: BucketPlace, note: Callable[[int], None]) -> Callable[[], 
             return Keys("", "", header_value(credentials.token, "the token"))
 
     keys()
-    return lambda: BucketClient(place, "", keys, "auto", functools.partial(BucketSession, ca_file="", note=note))
+    return lambda: BucketClient(
+        place, "", keys, DEFAULT_REGIONS["gs"], functools.partial(BucketSession, ca_file="", note=note)
+    )
 
 
 @contextlib.contextmanager

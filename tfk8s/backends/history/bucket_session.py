@@ -66,21 +66,19 @@ class BucketSession:
                 return
         raise BucketFailure("the endpoint is no URL with http or https, a host and perhaps a port")
 
-    def send(
-        self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int, *, is_cut: bool = False
-    ) -> HttpAnswer:
+    def send(self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int) -> HttpAnswer:
         """Return the answer; arguments as of `BucketServer.send`. A busy server is asked again.
 
         Raises:
             BucketUnreachable: there is no whole answer.
-            BucketFailure: the answer is too long, or comes too slowly.
+            BucketFailure: the answer comes too slowly.
         """
         request = requests.PreparedRequest()  # without what requests adds: the signature holds for the rest
         request.method, request.url, request.body = method, self._base + target, content or None
         request.headers = requests.structures.CaseInsensitiveDict(headers)
         retries = polling.Retries(_RETRY_TIMEOUT)
         while True:
-            answer = self._send_once(request, most, is_cut)
+            answer = self._send_once(request, most)
             if answer.status not in _BUSY or not retries.wait():
                 return answer
 
@@ -88,22 +86,19 @@ class BucketSession:
         """Close the connections; the next request makes another."""
         self._session.close()
 
-    def _send_once(self, request: requests.PreparedRequest, most: int, is_cut: bool) -> HttpAnswer:
+    def _send_once(self, request: requests.PreparedRequest, most: int) -> HttpAnswer:
         end = time.monotonic() + 2 * TIMEOUT + most / SLOWEST
         settings = self._session.merge_environment_settings(self._base, {}, True, self._ca_file or None, None)
         with self._one_error(settings["proxies"]):
             # The session would read the whole body of a redirection, and keep cookies.
             answer = self._session.get_adapter(self._base).send(request, timeout=TIMEOUT, **settings)
             try:
-                if answer.status_code != http.HTTPStatus.OK:
-                    most, is_cut = _MOST_OF_ERROR, True
-                body = self._read(answer.raw, most if is_cut else most + 1, end)
+                is_ok = answer.status_code == http.HTTPStatus.OK
+                body = self._read(answer.raw, (most if is_ok else _MOST_OF_ERROR) + 1, end)
             finally:
                 answer.close()
-        if answer.status_code != http.HTTPStatus.OK:  # 103 would leave the next answer on the connection
+        if not is_ok:  # 103 would leave the next answer on the connection
             self.close()
-        if len(body) > most:
-            raise BucketFailure(f"the answer of {self.host} has more than {most:,} bytes")
         return HttpAnswer(answer.status_code, {name.lower(): value for name, value in answer.headers.items()}, body)
 
     def _read(self, source: urllib3.HTTPResponse, most: int, end: float) -> bytes:

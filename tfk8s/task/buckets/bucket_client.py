@@ -20,12 +20,13 @@ from typing import NamedTuple, Protocol
 from xml.etree.ElementTree import Element
 
 from tfk8s.core.history.shared import BucketPlace, parse_bucket
-from tfk8s.task.buckets.bucket_keys import BucketKeys, Source, aws_url, parse_xml, refusal, source_of
-from tfk8s.task.buckets.bucket_server import BucketFailure, BucketServer, HttpAnswer
+from tfk8s.task.buckets.bucket_keys import BucketKeys, Source, aws_url, source_of
+from tfk8s.task.buckets.bucket_server import BucketFailure, BucketServer, HttpAnswer, parse_xml, refusal
 from tfk8s.task.buckets.bucket_signature import sign
 
 _PAGE = 500  # names of a list
 _MOST_OF_LIST, _MOST_OF_REST = 1 << 20, 64 << 10  # bytes of an answer: a pod has little memory
+DEFAULT_REGIONS = {"s3": "us-east-1", "gs": "auto"}
 _REGION = re.compile(r"[a-z0-9-]{1,40}")
 _MOVED = (301, 307, 400)
 
@@ -75,9 +76,7 @@ class HttpServer(Protocol):
 
     host: str
 
-    def send(
-        self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int, *, is_cut: bool = False
-    ) -> HttpAnswer:
+    def send(self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int) -> HttpAnswer:
         """As of `BucketServer`."""
 
     def close(self) -> None:
@@ -117,7 +116,7 @@ class BucketClient:
         answer = self._ask("GET", name, most=most, is_cut=is_cut)
         if answer.status == http.HTTPStatus.NOT_FOUND:
             return None
-        return self._accepted("GET", name, answer).body
+        return self._accepted("GET", name, answer).body[:most]
 
     def put(self, name: str, content: bytes) -> None:
         """Write an object; errors as for `get`."""
@@ -181,14 +180,16 @@ class BucketClient:
         target = urllib.parse.quote(path, safe="/-_.~")
         if query:
             target += "?" + urllib.parse.urlencode(sorted(query.items()), quote_via=urllib.parse.quote, safe="-_.~")
-        answer = self._send(method, target, content, most, is_cut)
+        answer = self._send(method, target, content, most)
         if answer.status in _MOVED and self._moves(answer.headers.get("x-amz-bucket-region", "")):
-            answer = self._send(method, target, content, most, is_cut)
+            answer = self._send(method, target, content, most)
+        if answer.status == http.HTTPStatus.OK and len(answer.body) > most and not is_cut:
+            raise BucketFailure(f"the answer of {self._server.host} has more than {most:,} bytes")
         return answer
 
-    def _send(self, method: str, target: str, content: bytes, most: int, is_cut: bool) -> HttpAnswer:
+    def _send(self, method: str, target: str, content: bytes, most: int) -> HttpAnswer:
         headers = sign(self._keys(), self._region, method, self._server.host, target, content, time.time())
-        return self._server.send(method, target, headers, content, most, is_cut=is_cut)
+        return self._server.send(method, target, headers, content, most)
 
     def _moves(self, region: str) -> bool:
         """Take another region of S3 itself; return whether there is one."""
@@ -217,6 +218,6 @@ def of_environment(environment: Mapping[str, str]) -> BucketClient:
     """Return the client of the bucket that the variables of the Job's pod name."""
     place = parse_bucket(environment["TFK8S_BUCKET"])
     told = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or ""
-    region = told.strip() if _REGION.fullmatch(told.strip()) else {"s3": "us-east-1", "gs": "auto"}[place.scheme]
+    region = told.strip() if _REGION.fullmatch(told.strip()) else DEFAULT_REGIONS[place.scheme]
     keys = BucketKeys(source_of(environment, place.scheme, region))
     return BucketClient(place, environment.get("TFK8S_ENDPOINT", ""), keys.get, region)

@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
-from tfk8s.task.buckets.bucket_server import BucketFailure, BucketServer
+from tfk8s.task.buckets.bucket_server import BucketFailure, BucketServer, header_value, parse_xml, refusal
 from tfk8s.task.buckets.bucket_signature import Keys
 
 _EARLY = 300.0  # seconds before keys expire
@@ -131,18 +130,6 @@ def _temporary(found: Mapping[str, Any], names: tuple[str, ...]) -> Keys:
     return Keys(header_value(key, names[0]), header_value(secret, names[1]), header_value(token, names[2]), moment)
 
 
-def header_value(value: str, name: str) -> str:
-    """Return a value for a header of http.client, whose own error would show the value.
-
-    Raises:
-        BucketFailure: it has characters that would end the header.
-    """
-    value = value.strip()
-    if not value.isascii() or not value.isprintable() or " " in value:
-        raise BucketFailure(f"{name} has characters that no key has")
-    return value
-
-
 def _token_file(path: str) -> str:
     try:
         with Path(path).open(encoding="ascii", errors="replace") as file:
@@ -174,27 +161,3 @@ def _json(body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise BucketFailure("the keys for the bucket have a wrong form")
     return found
-
-
-def parse_xml(body: bytes) -> ElementTree.Element:
-    """Return the root of a document without declarations, whose entities could be endless.
-
-    Raises:
-        BucketFailure: it is none.
-    """
-    try:
-        text = body.decode()
-        if "<!" in text or "\0" in text:  # UTF-16 would hide declarations
-            raise BucketFailure("the answer of the bucket has declarations")
-        return ElementTree.fromstring(text)  # noqa: S314 - see above
-    except (UnicodeDecodeError, ElementTree.ParseError):
-        raise BucketFailure("the answer of the bucket is no XML") from None
-
-
-def refusal(status: int, body: bytes) -> str:
-    """Return the words of an error: its status, and its code if the answer has one."""
-    try:
-        code = parse_xml(body).findtext(".//{*}Code") or ""  # of any namespace, or none
-    except BucketFailure:
-        code = ""
-    return f"{status} {code}" if code.isascii() and code.isalnum() and len(code) <= 64 else str(status)

@@ -1,4 +1,4 @@
-"""A server of HTTP that may hang, refuse or lie. Standard library only: this file runs in pods."""
+"""A server of HTTP that may hang, refuse or lie, and its answers. Standard library only: this file runs in pods."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 _TIMEOUT = 10.0  # seconds without a byte
 _MOST_OF_ERROR = 64 << 10  # bytes
@@ -65,25 +66,22 @@ class BucketServer:
             else http.client.HTTPConnection(parts.hostname, port, timeout=_TIMEOUT)
         )
 
-    def send(
-        self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int, *, is_cut: bool = False
-    ) -> HttpAnswer:
+    def send(self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int) -> HttpAnswer:
         """Return the answer to a request that may come twice.
 
         Args:
             target: the path with the query, quoted.
-            most: the greatest number of bytes of a 200; other answers have a limit of their own.
-            is_cut: take the first bytes of a longer answer.
+            most: the greatest number of bytes of a 200; one more shows that it is longer. Others have their own limit.
 
         Raises:
             OSError, HTTPException: the server does not answer, or not in time.
-            BucketFailure: the answer is too long, or none.
+            BucketFailure: the answer is cut off, or none.
         """
         end = time.monotonic() + self._longest
         for tries in range(_RETRIES + 1):
             is_used = self._connection.sock is not None
             try:
-                return self._send(method, target, headers, content, most, is_cut, end)
+                return self._send(method, target, headers, content, most, end)
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 is_over = tries == _RETRIES or time.monotonic() >= end
@@ -123,7 +121,7 @@ class BucketServer:
         return TimeoutError(f"no whole answer after {self._longest:g} s")
 
     def _send(
-        self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int, is_cut: bool, end: float
+        self, method: str, target: str, headers: Mapping[str, str], content: bytes, most: int, end: float
     ) -> HttpAnswer:
         if self._connection.sock is None:
             self._connect(end)
@@ -131,13 +129,11 @@ class BucketServer:
             self._connection.request(method, target, content, dict(headers))
             with self._connection.getresponse() as response:
                 limit = most if response.status == http.HTTPStatus.OK else _MOST_OF_ERROR
-                body = _read(response, limit if is_cut else limit + 1)
+                body = _read(response, limit + 1)
                 is_whole = response.isclosed()
         if response.status < http.HTTPStatus.OK:  # another answer follows, which is not that of the next request
             raise BucketFailure(f"{self.host} gives no answer: {response.status}")
-        if len(body) > limit:
-            raise BucketFailure(f"the answer of {self.host} has more than {limit:,} bytes")
-        if response.length and not (is_cut and len(body) == limit):
+        if response.length and len(body) <= limit:
             raise BucketFailure(f"the answer of {self.host} is cut off")
         if not is_whole:
             self.close()
@@ -176,3 +172,39 @@ def _cut_off(connection: socket.socket, end: float, late: TimeoutError) -> Itera
         timer.cancel()
         if over.is_set():
             raise late
+
+
+def header_value(value: str, name: str) -> str:
+    """Return a value for a header of http.client, whose own error would show the value.
+
+    Raises:
+        BucketFailure: it has characters that would end the header.
+    """
+    value = value.strip()
+    if not value.isascii() or not value.isprintable() or " " in value:
+        raise BucketFailure(f"{name} has characters that no key has")
+    return value
+
+
+def parse_xml(body: bytes) -> ElementTree.Element:
+    """Return the root of a document without declarations, whose entities could be endless.
+
+    Raises:
+        BucketFailure: it is none.
+    """
+    try:
+        text = body.decode()
+        if "<!" in text or "\0" in text:  # UTF-16 would hide declarations
+            raise BucketFailure("the answer of the bucket has declarations")
+        return ElementTree.fromstring(text)  # noqa: S314 - see above
+    except (UnicodeDecodeError, ElementTree.ParseError):
+        raise BucketFailure("the answer of the bucket is no XML") from None
+
+
+def refusal(status: int, body: bytes) -> str:
+    """Return the words of an error: its status, and its code if the answer has one."""
+    try:
+        code = parse_xml(body).findtext(".//{*}Code") or ""  # of any namespace, or none
+    except BucketFailure:
+        code = ""
+    return f"{status} {code}" if code.isascii() and code.isalnum() and len(code) <= 64 else str(status)

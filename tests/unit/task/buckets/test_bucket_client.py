@@ -92,7 +92,7 @@ def test_nonsense_in_a_list_is_left_out(client: BucketClient, lying_server: Lyin
         (text(500, "<"), "500"),
         (text(302, "", location="http://127.0.0.1:1/"), "302"),
         (text(200, "x" * 11), "has more than 10 bytes"),
-        (text(500, "x" * (1 << 20)), "has more than 65,536 bytes"),
+        (text(500, "x" * (1 << 20)), ": 500"),
         (text(200, "x", 100), "is cut off"),
     ],
 )
@@ -436,4 +436,4 @@ def test_no_words_of_an_endpoint_are_those_of_its_user(url: str) -> None:
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
 def test_no_encoding_hides_declarations(encoding: str) -> None:
     with pytest.raises(BucketFailure):
-        bucket_keys.parse_xml(BOMB.encode(encoding))
+        bucket_server.parse_xml(BOMB.encode(encoding))
