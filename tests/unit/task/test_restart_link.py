@@ -20,7 +20,7 @@ from tfk8s.task import activity
 from tfk8s.task.programs.restarts.coordinator_server import CoordinatorServer
 from tfk8s.task.programs.restarts.linked_restarts import LinkedRestarts
 from tfk8s.task.programs.restarts.restart_connections import keep_alive
-from tfk8s.task.programs.restarts.restart_coordinator import FAILED, START, STOP, STOPPED, Order
+from tfk8s.task.programs.restarts.restart_coordinator import FAILED, START, STOP, STOPPED, WELCOME, Order
 from tfk8s.task.programs.restarts.restart_link import Link
 
 POLICY = RunPolicy(max_restarts=3)
@@ -73,15 +73,19 @@ def make_link(port: int) -> Iterator[MakeLink]:
 
 
 def until_linked(port: int, count: int) -> None:
+    """Wait until a coordinator has accepted connections; a connection that waits for that has no inode."""
+
     def is_linked() -> bool:
-        return sum(item.peer_port == port for item in activity.connections(activity.read_tables())) == count
+        found = activity.connections(activity.read_tables())
+        return sum(item.port == port and item.inode > 0 for item in found) == count
 
     polling.wait_until(is_linked, f"{count} links", 20)
 
 
 def test_failure_of_one_program_starts_all_again(port: int, make_link: MakeLink) -> None:
     first, second = make_link(1), make_link(2)
-    until_linked(port, 2)
+    for restarts in (first, second):
+        await_order(restarts, WELCOME)
     second.tell(FAILED, 137)
     await_order(first, STOP)
     first.tell(STOPPED, 143)
@@ -104,7 +108,7 @@ def test_coordinator_that_leaves_leaves_the_others_alone(
     port: int, make_link: MakeLink, server: CoordinatorServer
 ) -> None:
     other = make_link(1)
-    until_linked(port, 1)
+    await_order(other, WELCOME)
     server.leave()
     other.tell(FAILED, 137)
     assert await_order(other, START).reason == ""
