@@ -158,7 +158,7 @@ def past(name: str) -> Any:
 
 def _values(spec: JobFile) -> list[str]:
     """Return the values of a job file's environment variables."""
-    from tfk8s.backends.plain import job_file_to_dict
+    from tfk8s.backends.plain_data import job_file_to_dict
 
     return sorted(redaction.secrets_of(job_file_to_dict(spec)))
 

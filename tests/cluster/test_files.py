@@ -8,7 +8,7 @@ from on_cluster import make_job, make_job_file
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.spec import Task
 from tfk8s.errors import ClusterError
-from tfk8s.features.copies import here as files
+from tfk8s.features.file_copies import here as files
 
 
 def test_files_are_copied_both_ways(up, backend, tmp_path):

@@ -10,7 +10,7 @@ import websocket
 from on_cluster import make_job, make_job_file
 
 from tfk8s.backends.kubernetes.api_server.reflector import STREAM_TIMEOUT
-from tfk8s.features.dashboard.looks import Looks
+from tfk8s.features.dashboard.shown_clusters import ShownClusters
 from tfk8s.features.dashboard.site import Dashboard
 from tfk8s.sessions.forward import listen
 
@@ -53,7 +53,10 @@ def measurements(page: Dashboard, topic: str) -> set[str]:
 
 def test_browsers_together_cost_one_request_a_task_and_measurement(up, backend, sent):
     name = up(make_job_file("watched", make_job("ps", tasks=2), make_job("worker")))
-    with Dashboard(Looks({"kubernetes": backend}), listen(0), "page") as page, ThreadPoolExecutor(BROWSERS) as browsers:
+    with (
+        Dashboard(ShownClusters({"kubernetes": backend}), listen(0), "page") as page,
+        ThreadPoolExecutor(BROWSERS) as browsers,
+    ):
         sent.clear()
         start = time.monotonic()
         seen = list(browsers.map(lambda _: measurements(page, f"cluster kubernetes {name}"), range(BROWSERS)))

@@ -21,7 +21,7 @@ from tfk8s.core.progress import StepProgress
 from tfk8s.core.script import LogLine, LogOptions
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus
-from tfk8s.features.dashboard.looks import Looks
+from tfk8s.features.dashboard.shown_clusters import ShownClusters
 from tfk8s.features.dashboard.site import Dashboard
 from tfk8s.sessions.forward import listen
 from tfk8s.testing import FakeBackend
@@ -118,9 +118,9 @@ def show(browser: Browser, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with contextlib.ExitStack() as stack:
 
-        def show(shown: FakeBackend | Looks, **context: Any) -> Window:
-            looks = shown if isinstance(shown, Looks) else Looks({"local": shown})
-            page = stack.enter_context(Dashboard(looks, listen(0), "secret"))
+        def show(shown: FakeBackend | ShownClusters, **context: Any) -> Window:
+            clusters = shown if isinstance(shown, ShownClusters) else ShownClusters({"local": shown})
+            page = stack.enter_context(Dashboard(clusters, listen(0), "secret"))
             window = browser.new_context(**context)
             stack.callback(window.close)
             return Window(window.new_page(), page.url)

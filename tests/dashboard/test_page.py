@@ -12,7 +12,7 @@ from job_files import job_file
 from playwright.sync_api import expect
 
 from tfk8s.core.status import Phase
-from tfk8s.features.dashboard.looks import Looks
+from tfk8s.features.dashboard.shown_clusters import ShownClusters
 from tfk8s.testing import FakeBackend, change
 
 
@@ -137,12 +137,12 @@ def test_clusters_of_several_namespaces(show: Show, are_all: bool) -> None:
     teams = [Namespace("team-a"), Namespace("team-b")]
     named = {f"kubernetes/{one.namespace}": one for one in teams}
     forbidden = Namespace("team-c", 'you may not list StatefulSets in namespace "team-c"')
-    looks = (
-        Looks({"kubernetes": AllNamespaces(*teams)}, of_namespace=lambda name: named[f"kubernetes/{name}"])
+    shown = (
+        ShownClusters({"kubernetes": AllNamespaces(*teams)}, of_namespace=lambda name: named[f"kubernetes/{name}"])
         if are_all
-        else Looks({**named, "kubernetes/team-c": forbidden})
+        else ShownClusters({**named, "kubernetes/team-c": forbidden})
     )
-    window = show(looks, viewport={"width": 1500, "height": 900})
+    window = show(shown, viewport={"width": 1500, "height": 900})
     page = window.page
     expect(page.get_by_role("link", name="mnist")).to_have_count(2)
     page.get_by_role("link", name="namespace team-b").click()
@@ -165,8 +165,8 @@ def test_clusters_of_several_namespaces(show: Show, are_all: bool) -> None:
 
 def test_a_list_that_is_limited_to_a_namespace(show: Show) -> None:
     team = Namespace("team-a")
-    looks = Looks({"kubernetes": AllNamespaces(team, only="team-a")}, of_namespace=lambda _: team)
-    page = show(looks).page
+    shown = ShownClusters({"kubernetes": AllNamespaces(team, only="team-a")}, of_namespace=lambda _: team)
+    page = show(shown).page
     expect(page.get_by_role("link", name="mnist")).to_have_count(1)
     limit = 'you may not list the clusters of all namespaces: these are of namespace "team-a" alone'
     expect(page.locator("#sources")).to_contain_text(limit)

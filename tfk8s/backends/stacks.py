@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfk8s.backends.plain import as_plain, from_plain
+from tfk8s.backends.plain_data import as_plain, from_plain
 from tfk8s.core.progress import duration
 from tfk8s.core.status import ClusterStatus
 

@@ -99,7 +99,7 @@ COMMANDS = {
     "devices": ("cli.inspect", "Show the devices of each task: CPUs, GPUs, their memory."),
     "logs": ("cli.tasks", "Print the output of tasks, or of a script."),
     "exec": ("cli.tasks", "Run a command beside a task's server."),
-    "cp": ("features.copies.command", "Copy a file or a folder from a task's container, or to it."),
+    "cp": ("features.file_copies.command", "Copy a file or a folder from a task's container, or to it."),
     "stacks": ("features.stacks.command", "Show where tasks and scripts are, if nothing moves."),
     "top": ("features.top.command", "Show what tasks and scripts use: CPU, memory, network, GPUs."),
     "dashboard": ("features.dashboard.command", "Open a live page of your clusters, until Ctrl-C."),

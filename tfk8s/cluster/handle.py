@@ -15,9 +15,9 @@ from tfk8s.backends.devices import TaskDevices
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster import removal, saved_logs, scaling
 from tfk8s.cluster.connection import ClusterConnection
+from tfk8s.cluster.history_recorder import HistoryRecorder
 from tfk8s.cluster.program_run import wait_for_programs
 from tfk8s.cluster.readiness import TIMEOUT, OnChange, wait_until_ready
-from tfk8s.cluster.recorded import HistoryRecorder
 from tfk8s.cluster.submitting import SubmittingCluster
 from tfk8s.cluster.suspending import SuspendableCluster, note_suspension
 from tfk8s.core.events import Event
@@ -159,7 +159,7 @@ class Cluster(SuspendableCluster, SubmittingCluster):
             InvalidInput: none of both names a task, or both do; or there is no such task or file.
             ClusterError: not everything was copied; says why.
         """
-        self.features("copies").copy(self, str(source), str(target))
+        self.features("file_copies").copy(self, str(source), str(target))
 
     def stacks(self, tasks: Iterable[str] = ()) -> list[Stacks]:
         """Return what tasks and running scripts do now; `tasks` as for `logs`, or names of scripts."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, overload
 from tfk8s import polling, spans
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster import scripts
-from tfk8s.cluster.recorded import HistoryRecorder
+from tfk8s.cluster.history_recorder import HistoryRecorder
 from tfk8s.cluster.retries import run_with_retries
 from tfk8s.core.script import LogOptions, Script
 from tfk8s.core.status import ScriptPhase, ScriptStatus

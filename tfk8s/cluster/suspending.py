@@ -7,9 +7,9 @@ import getpass
 from tfk8s import spans
 from tfk8s.backends import suspended
 from tfk8s.backends.protocol import Backend
+from tfk8s.cluster.history_recorder import HistoryRecorder
 from tfk8s.cluster.program_run import require_up
 from tfk8s.cluster.readiness import TIMEOUT, OnChange, wait_until_ready
-from tfk8s.cluster.recorded import HistoryRecorder
 from tfk8s.core.status import ClusterStatus, ScriptPhase
 from tfk8s.core.task_names import format_tasks
 from tfk8s.errors import InvalidInput

@@ -18,7 +18,7 @@ from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.device_names import ANY_DEVICE, may_have, tasks_of
 from tfk8s.sessions.eager.waits import EagerCall, eager_call
 from tfk8s.sessions.timing import TIMING
-from tfk8s.task.frames import current_frames, stack_of
+from tfk8s.task.stack_frames import current_frames, stack_of
 
 _SESSION = "tensorflow/python/client/session.py"
 _RECOVERING = "tensorflow/python/training/monitored_session.py"

@@ -13,7 +13,7 @@ from tfk8s.backends import foreground_scripts
 from tfk8s.backends.devices import no_servers
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.parts import History, Shared
-from tfk8s.backends.plain import job_file_to_dict
+from tfk8s.backends.plain_data import job_file_to_dict
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.backends.stacks import Stacks
 from tfk8s.backends.usage import Usage

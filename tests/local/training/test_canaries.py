@@ -45,10 +45,10 @@ from tfk8s.sessions import active_calls
 from tfk8s.sessions.device_names import ANY_DEVICE
 from tfk8s.sessions.eager import silent_workers, waits
 from tfk8s.task import server
-from tfk8s.task.frames import stack_of
 from tfk8s.task.peers import dispatchers
 from tfk8s.task.programs import moved_ports, stacks
 from tfk8s.task.programs.stacks import Frame
+from tfk8s.task.stack_frames import stack_of
 from tfk8s.training import keras_support
 from tfk8s.training.cluster_strategy import ClusterStrategy
 

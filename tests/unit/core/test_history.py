@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s.backends.plain import job_file_to_dict
+from tfk8s.backends.plain_data import job_file_to_dict
 from tfk8s.core.history import entry, facts, redaction
 from tfk8s.core.history.entry import PastTask, Row
 from tfk8s.core.history.facts import Fact, cost

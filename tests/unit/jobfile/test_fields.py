@@ -12,7 +12,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from tfk8s.backends.plain import as_plain, from_plain
+from tfk8s.backends.plain_data import as_plain, from_plain
 from tfk8s.cli import completion
 from tfk8s.core.job_file.keys import key
 from tfk8s.core.quantity import Quantity

@@ -12,7 +12,7 @@ from typing import Any
 
 from tfk8s.backends.history import files, index, places
 from tfk8s.backends.history.files import EntryFiles
-from tfk8s.backends.plain import job_file_to_dict
+from tfk8s.backends.plain_data import job_file_to_dict
 from tfk8s.core.history import redaction
 from tfk8s.core.history.facts import MAX_LINE, MAX_TEXT
 from tfk8s.core.price.rates import Price, Rates

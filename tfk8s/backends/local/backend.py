@@ -27,7 +27,7 @@ from tfk8s.backends.local.supervision.script_request import script_request
 from tfk8s.backends.local.way_out.expected import expected
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.parts import Absent
-from tfk8s.backends.plain import job_file_to_dict
+from tfk8s.backends.plain_data import job_file_to_dict
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core.events import Event, of_phase
 from tfk8s.core.history.facts import REMOVED

@@ -18,7 +18,7 @@ from tfk8s.backends import interpreter
 from tfk8s.backends.local import capacity
 from tfk8s.backends.local.isolation import OWN_NETWORK, Isolation
 from tfk8s.backends.local.loopback.ports import Ports
-from tfk8s.backends.plain import as_plain, from_plain, job_file_from_dict, job_file_to_dict
+from tfk8s.backends.plain_data import as_plain, from_plain, job_file_from_dict, job_file_to_dict
 from tfk8s.core import addresses, job_kinds
 from tfk8s.core.environment import data_variables, folder_variables, grace_variables, program_variables, texts
 from tfk8s.core.job_kinds import program_jobs

@@ -12,7 +12,7 @@ from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import Record, make_record
 from tfk8s.backends.local.record import resize as resized
 from tfk8s.backends.local.supervision import history, requests
-from tfk8s.backends.plain import job_file_to_dict
+from tfk8s.backends.plain_data import job_file_to_dict
 from tfk8s.core.plan import fields
 from tfk8s.core.spec import JobFile
 from tfk8s.core.storage import claims

@@ -19,7 +19,7 @@ from tfk8s.errors import InvalidInput
 from tfk8s.sessions.forward import listen
 
 if TYPE_CHECKING:
-    from tfk8s.features.dashboard.looks import Looks
+    from tfk8s.features.dashboard.shown_clusters import ShownClusters
     from tfk8s.features.dashboard.site import Dashboard
 
 HERE, KUBERNETES = "local", "kubernetes"
@@ -51,32 +51,32 @@ def serve(
         raise InvalidInput(f"the dashboard needs {', '.join(missing)}", help="pip install 'tfk8s[dashboard]'")
     from tfk8s.features.dashboard.site import Dashboard
 
-    looks = find(name, local, context, namespaces, all_namespaces=all_namespaces)
-    with Dashboard(looks, listen(port), secrets.token_hex(24)) as page:
+    shown = find(name, local, context, namespaces, all_namespaces=all_namespaces)
+    with Dashboard(shown, listen(port), secrets.token_hex(24)) as page:
         yield page
 
 
 def find(
     name: str | None, local: bool, context: str | None, namespaces: Sequence[str], *, all_namespaces: bool = False
-) -> Looks:
-    """Return what looks at the chosen clusters; arguments and errors as of `serve`."""
-    from tfk8s.features.dashboard.looks import Looks
+) -> ShownClusters:
+    """Return the chosen clusters; arguments and errors as of `serve`."""
+    from tfk8s.features.dashboard.shown_clusters import ShownClusters
 
     named = list(dict.fromkeys(namespaces))
     _require_combination(name, named, local=local, all_namespaces=all_namespaces)
     if all_namespaces:
         here = {} if context else _here()
         every = select.choose(BackendOptions(local=False, context=context))
-        return Looks({**here, KUBERNETES: every}, of_namespace=functools.partial(_of_namespace, context))
+        return ShownClusters({**here, KUBERNETES: every}, of_namespace=functools.partial(_of_namespace, context))
     chosen = BackendOptions(local or None, context, named[0] if named else None)
     if name is not None:
         cluster = api.find(name, chosen)
         cluster.status()  # an error for a name that nobody has
-        return Looks({_key(cluster.backend, cluster.name): cluster.backend}, cluster.name)
+        return ShownClusters({_key(cluster.backend, cluster.name): cluster.backend}, cluster.name)
     if len(named) > 1 and not chosen.is_local(os.environ):
         backends = [_of_namespace(context, namespace) for namespace in named]
-        return Looks({_key(backend): backend for backend in backends})
-    return Looks(_sources(chosen))
+        return ShownClusters({_key(backend): backend for backend in backends})
+    return ShownClusters(_sources(chosen))
 
 
 def _require_combination(name: str | None, namespaces: Sequence[str], *, local: bool, all_namespaces: bool) -> None:

@@ -26,7 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tfk8s import api, polling
 from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError
-from tfk8s.features.dashboard.looks import Looks
+from tfk8s.features.dashboard.shown_clusters import ShownClusters
 from tfk8s.features.dashboard.topics import MAX_BROWSERS, Hub
 from tfk8s.sessions.cluster.socket_users import own_clients
 
@@ -53,13 +53,13 @@ class Dashboard:
     """The page, on threads, in a `with`.
 
     Args:
-        looks: what the page shows.
+        shown: what the page shows.
         listener: listens on 127.0.0.1.
         token: the secret path.
     """
 
-    def __init__(self, looks: Looks, listener: socket.socket, token: str) -> None:
-        self._hub, self._listener, self._token = Hub(looks.find), listener, token
+    def __init__(self, shown: ShownClusters, listener: socket.socket, token: str) -> None:
+        self._hub, self._listener, self._token = Hub(shown.find), listener, token
         self._port: int = listener.getsockname()[1]
         config = uvicorn.Config(
             self._guarded(self._app()), log_config=None, access_log=False, server_header=False, lifespan="off",

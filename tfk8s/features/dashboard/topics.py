@@ -75,7 +75,7 @@ class Topic:
         return not self._closing.is_set() and (bool(self._browsers) or time.monotonic() - self._left_at < LINGER)
 
     def wait(self, seconds: float) -> bool:
-        """Wait between two looks; return whether the topic is still wanted."""
+        """Wait between two polls; return whether the topic is still wanted."""
         return not self._closing.wait(seconds) and self.is_wanted()
 
     def send(self, kind: str, data: Any) -> None:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from tfk8s.sessions.cluster.create_session import GetFields, Upload
-from tfk8s.sessions.cluster.frames import FrameSplitter, Head
+from tfk8s.sessions.cluster.http2_frames import FrameSplitter, Head
 from tfk8s.task import wire
 from tfk8s.task.wire import ACK, DATA, END_STREAM, HEADERS, MAX_WINDOW, PADDED, RST_STREAM, SETTINGS, WINDOW_UPDATE
 

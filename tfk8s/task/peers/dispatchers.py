@@ -23,9 +23,9 @@ from typing import Any
 from tfk8s.core.addresses import host_and_port
 from tfk8s.core.lifetime import format_duration
 from tfk8s.task import wire
-from tfk8s.task.frames import current_frames, stack_of
 from tfk8s.task.peers import silent_peers
 from tfk8s.task.programs import imports
+from tfk8s.task.stack_frames import current_frames, stack_of
 
 MODULE = "tensorflow.python.data.experimental.ops.data_service_ops"
 SILENT, HOPELESS = 10.0, 300.0  # seconds without an answer: until connections are ended, until the process is
@@ -149,7 +149,7 @@ class Dispatchers:
             limit = format_duration(HOPELESS)
             self._say(f"{self._name(address)} does not answer; an iteration that waits for it is ended within {limit}")
             self._looked[address] = now - seconds, set()
-        # Looks are rare, because reading the stacks of threads that run is not safe in CPython 3.11.
+        # ShownClusters are rare, because reading the stacks of threads that run is not safe in CPython 3.11.
         before, waited = self._looked[address]
         if now - before >= HOPELESS / 2:
             waits = self._waiting()

@@ -10,7 +10,7 @@ from tfk8s.backends.local import capacity
 from tfk8s.backends.local.isolation import Isolation, Kind
 from tfk8s.backends.local.loopback.ports import Ports
 from tfk8s.backends.local.record import Record, make_record, relocate, resize
-from tfk8s.backends.plain import job_file_to_dict
+from tfk8s.backends.plain_data import job_file_to_dict
 from tfk8s.core.job_file.mappings import Destination, EnvSource, Network, Security, Source, Topology
 from tfk8s.core.plan import fields
 from tfk8s.core.programs import Program

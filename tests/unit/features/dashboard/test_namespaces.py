@@ -12,7 +12,7 @@ from tfk8s.backends import select
 from tfk8s.backends.options import BackendOptions
 from tfk8s.errors import InvalidInput
 from tfk8s.features.dashboard import here
-from tfk8s.features.dashboard.looks import Looks
+from tfk8s.features.dashboard.shown_clusters import ShownClusters
 from tfk8s.features.dashboard.site import Dashboard
 from tfk8s.sessions.forward import listen
 from tfk8s.testing import FakeBackend
@@ -52,10 +52,10 @@ def places(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def test_namespaces_are_lists_of_their_own(chosen: list[BackendOptions], a: Namespace, b: Namespace) -> None:
-    looks = here.find(None, False, "kind", ["team-a", "team-b", "team-a"])
+    shown = here.find(None, False, "kind", ["team-a", "team-b", "team-a"])
     assert [(option.context, option.namespace) for option in chosen] == [("kind", "team-a"), ("kind", "team-b")]
     kinds = {"clusters kubernetes/team-a", "clusters kubernetes/team-b"}
-    with Dashboard(looks, listen(0), TOKEN) as page:
+    with Dashboard(shown, listen(0), TOKEN) as page:
         for _ in range(3):  # whatever the number of browsers
             found = stream(page, ["overview"], kinds)
         assert places(found) == [("kubernetes/team-a", "mnist"), ("kubernetes/team-b", "mnist")]
@@ -71,7 +71,7 @@ def test_namespaces_are_lists_of_their_own(chosen: list[BackendOptions], a: Name
 def test_a_forbidden_namespace_is_one_line_and_breaks_no_other(a: Namespace) -> None:
     sources = {"kubernetes/team-b": Namespace("team-b", FORBIDDEN), "kubernetes/team-a": a}
     kinds = {"clusters kubernetes/team-a", "clusters kubernetes/team-b"}
-    with Dashboard(Looks(sources), listen(0), TOKEN) as page:
+    with Dashboard(ShownClusters(sources), listen(0), TOKEN) as page:
         found = stream(page, ["overview"], kinds)
     refused, shown = found["clusters kubernetes/team-b"], found["clusters kubernetes/team-a"]
     assert refused == {"clusters": [], "problem": FORBIDDEN, "note": "", "gpus": ""}
@@ -83,9 +83,9 @@ def test_a_forbidden_namespace_is_one_line_and_breaks_no_other(a: Namespace) -> 
 def test_all_namespaces_are_one_list(
     chosen: list[BackendOptions], a: Namespace, b: Namespace, context: str | None
 ) -> None:
-    looks = here.find(None, False, context, [], all_namespaces=True)
+    shown = here.find(None, False, context, [], all_namespaces=True)
     assert [option.local for option in chosen] == ([False] if context else [True, False])
-    with Dashboard(looks, listen(0), TOKEN) as page:
+    with Dashboard(shown, listen(0), TOKEN) as page:
         found = stream(page, ["overview"], {"clusters kubernetes"} | (set() if context else {"clusters local"}))
         expected = [("kubernetes/team-a", "mnist"), ("kubernetes/team-b", "mnist")]
         assert places(found) == expected + ([] if context else [("local", "mnist")])
@@ -100,8 +100,8 @@ def test_all_namespaces_are_one_list(
 
 @pytest.mark.parametrize(("only", "note"), [("", ""), ("team-a", ONLY)])
 def test_a_list_that_should_be_of_all_namespaces_says_that_it_is_not(a: Namespace, only: str, note: str) -> None:
-    looks = Looks({"kubernetes": AllNamespaces(a, only=only)}, of_namespace=lambda _: a)
-    with Dashboard(looks, listen(0), TOKEN) as page:
+    shown = ShownClusters({"kubernetes": AllNamespaces(a, only=only)}, of_namespace=lambda _: a)
+    with Dashboard(shown, listen(0), TOKEN) as page:
         shown = stream(page, ["overview"], {"clusters kubernetes"})["clusters kubernetes"]
     assert (places({"one": shown}), shown["problem"]) == ([("kubernetes/team-a", "mnist")], "")
     assert shown["note"] == note

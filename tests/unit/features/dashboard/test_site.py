@@ -20,7 +20,7 @@ from tfk8s.core.script import WHOLE_LOG, LogOptions
 from tfk8s.core.status import Phase
 from tfk8s.errors import InvalidInput
 from tfk8s.features.dashboard import site
-from tfk8s.features.dashboard.looks import Looks
+from tfk8s.features.dashboard.shown_clusters import ShownClusters
 from tfk8s.features.dashboard.site import Dashboard
 from tfk8s.sessions.forward import listen
 from tfk8s.testing import CREATED, FakeBackend, change
@@ -39,7 +39,7 @@ def backend() -> FakeBackend:
 
 @pytest.fixture
 def page(backend: FakeBackend) -> Iterator[Dashboard]:
-    with Dashboard(Looks({"local": backend}), listen(0), TOKEN) as page:
+    with Dashboard(ShownClusters({"local": backend}), listen(0), TOKEN) as page:
         yield page
 
 
@@ -188,7 +188,7 @@ class Writing(FakeBackend):
 
 
 def test_the_log_of_a_script() -> None:
-    with Dashboard(Looks({"local": Writing(job_file())}), listen(0), TOKEN) as page:
+    with Dashboard(ShownClusters({"local": Writing(job_file())}), listen(0), TOKEN) as page:
         sent = messages(page, "log local mnist script-4e9c21", "end")
         assert sent[-2:] == [("line", "step 499"), ("end", "script-4e9c21 writes no more")]
         assert messages(page, "log local mnist script-000000", "end") == [("end", "there is no script script-000000")]
@@ -206,14 +206,14 @@ class Counting(FakeBackend):
 
 def test_many_browsers_cost_what_one_costs() -> None:
     backend = Counting(job_file())
-    with Dashboard(Looks({"local": backend}), listen(0), TOKEN) as page:
+    with Dashboard(ShownClusters({"local": backend}), listen(0), TOKEN) as page:
         for _ in range(5):
             stream(page, ["cluster local mnist"], {"cluster", "usage"})
         assert (backend.observers, backend.measured) == (1, 1)
 
 
 def test_only_one_cluster_is_shown_if_one_is_named(backend: FakeBackend) -> None:
-    with Dashboard(Looks({"local": backend}, "mnist"), listen(0), TOKEN) as page:
+    with Dashboard(ShownClusters({"local": backend}, "mnist"), listen(0), TOKEN) as page:
         assert stream(page, ["overview"], {"clusters local"})["clusters local"]["clusters"][0]["name"] == "mnist"
         assert get(page, f"/{TOKEN}/stream?topic=cluster%20local%20other") == (
             404, 'tfk8s: the dashboard shows "mnist" alone\n',

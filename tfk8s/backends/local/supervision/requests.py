@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tfk8s.backends.local.record import Record
-from tfk8s.backends.plain import as_plain, from_plain
+from tfk8s.backends.plain_data import as_plain, from_plain
 from tfk8s.sessions.forks import ipc
 
 T = TypeVar("T")

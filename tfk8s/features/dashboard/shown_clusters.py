@@ -34,7 +34,7 @@ _LINE = 10_000  # characters of a line
 _AMOUNTS = ("cpu", "memory", "received", "sent", "gpu", "gpu_memory")
 
 
-class Looks:
+class ShownClusters:
     """Finds the producers of topics: "overview", "cluster SOURCE NAME", "log SOURCE NAME TASK-OR-SCRIPT".
 
     Args:
@@ -66,7 +66,7 @@ class Looks:
         cluster, *rest = words[1:]
         if self._only not in (None, cluster):
             raise InvalidInput(f'the dashboard shows "{self._only}" alone')
-        return _Log(backend, cluster, *rest) if kind == LOG else _ClusterLooks(backend, cluster)
+        return _Log(backend, cluster, *rest) if kind == LOG else _ShownCluster(backend, cluster)
 
     def _backend(self, source: str) -> Backend | None:
         """Return the back end of a cluster's source; None if there is none."""
@@ -141,7 +141,7 @@ def _summary(source: str, status: ClusterStatus) -> json_output.Document:
     }  # fmt: skip
 
 
-class _ClusterLooks:
+class _ShownCluster:
     """Sends the status of a cluster, and beside it what its tasks use and its events."""
 
     def __init__(self, backend: Backend, name: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tfk8s.cli import options
-from tfk8s.features.copies.here import copy
+from tfk8s.features.file_copies.here import copy
 
 
 def cp(

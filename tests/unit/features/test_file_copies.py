@@ -9,7 +9,7 @@ from job_files import job_file
 
 from tfk8s.cluster.handle import Cluster
 from tfk8s.errors import ClusterError, InvalidInput
-from tfk8s.features.copies import here as files
+from tfk8s.features.file_copies import here as files
 from tfk8s.testing import FakeBackend
 
 

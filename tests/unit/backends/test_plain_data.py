@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from job_files import EVERYTHING, PROGRAMS, as_json, job_files
 
-from tfk8s.backends.plain import as_plain, from_plain, job_file_from_dict, job_file_to_dict
+from tfk8s.backends.plain_data import as_plain, from_plain, job_file_from_dict, job_file_to_dict
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import JobFileError
