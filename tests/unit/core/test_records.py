@@ -139,3 +139,9 @@ def test_hostile_bytes_are_records_or_one_error(parts: list[bytes]) -> None:
     for record in found:
         assert shared.parse_record_name(record.name) == ("mnist", UID)
         assert record.problem.isprintable()
+
+
+def test_logs_that_a_record_is_too_large_for_are_counted() -> None:
+    assert [records.lacks_logs(count) for count in (0, 1, 2)] == [
+        "", "lacks 1 log: it is too large", "lacks 2 logs: it is too large"
+    ]  # fmt: skip

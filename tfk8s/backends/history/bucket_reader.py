@@ -279,5 +279,4 @@ def _parts(marker: bytes | Exception) -> tuple[dict[str, int], str]:
         total += sizes[part]
         if len(kept) < MAX_PARTS and total <= MAX_RECORD:
             kept[part] = sizes[part]
-    lacks = len(sizes) - len(kept)
-    return kept, f"lacks {lacks} logs: it is too large" if lacks else ""
+    return kept, records.lacks_logs(len(sizes) - len(kept))

@@ -21,7 +21,7 @@ from tfk8s.backends.history.lines import append
 from tfk8s.backends.own_folder import locked
 from tfk8s.core.history.entry import fold
 from tfk8s.core.history.facts import SHARED, Fact, is_time, tells, text
-from tfk8s.core.history.records import MAX_LOG, MAX_LOGS, SharedRecord, unpack
+from tfk8s.core.history.records import MAX_LOG, MAX_LOGS, SharedRecord, lacks_logs, unpack
 from tfk8s.core.history.shared import parse_record_name
 from tfk8s.task.files.line_file import to_line
 
@@ -250,7 +250,7 @@ def _keep_logs(known: _Known, record: SharedRecord) -> tuple[int, str]:
         entry.keep_log(name, [content])
     if record.events and (known.is_from_claim or not (entry.path / "events.gz").exists()):
         entry.write_events(record.events)
-    return size, f"lacks {lacks} logs: it is too large" if lacks else ""
+    return size, lacks_logs(lacks)
 
 
 def _set_time(entry: EntryFiles, moment: float) -> None:

@@ -184,6 +184,11 @@ def unpack(packed: bytes, most: int) -> bytes:
     return bytes(content)
 
 
+def lacks_logs(count: int) -> str:
+    """Return the words for logs that a record is too large for; "" without any."""
+    return f"lacks {count} {'log' if count == 1 else 'logs'}: it is too large" if count else ""
+
+
 def _lines(content: bytes) -> list[Fact]:
     if content.count(b"\n") > MAX_LINES:
         raise ValueError(f"has more than {MAX_LINES:,} lines")
