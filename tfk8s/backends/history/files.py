@@ -38,6 +38,7 @@ MAX_LOG = 1 << 20  # bytes of a log that are kept, the last ones
 LOG_LINES = 10_000
 _MAX_TIMELINE = 256 << 20  # bytes
 _MAX_EVENTS = 1 << 20
+_LEVEL = 1  # of compression: 6 saves a seventh of a log, but takes ten times as long with some logs of others
 
 
 def root() -> Path:
@@ -226,7 +227,7 @@ class EntryFiles:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
         with open(open_file(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
-            file.write(gzip.compress(content, 6))
+            file.write(gzip.compress(content, _LEVEL))
         unfinished.replace(path)
 
 

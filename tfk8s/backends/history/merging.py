@@ -19,7 +19,6 @@ from tfk8s.backends.history import files, index, places
 from tfk8s.backends.history.files import MAX_FACTS, EntryFiles
 from tfk8s.backends.history.lines import append
 from tfk8s.backends.own_folder import locked
-from tfk8s.core.history.entry import fold
 from tfk8s.core.history.facts import SHARED, Fact, is_time, tells, text
 from tfk8s.core.history.records import MAX_LOG, MAX_LOGS, SharedRecord, lacks_logs, unpack
 from tfk8s.core.history.shared import parse_record_name
@@ -104,7 +103,8 @@ class _Known:
         """
         for fact in facts:
             if fact["kind"] != "end":
-                if _key(fact) not in self.facts:
+                if (key := _key(fact)) not in self.facts:
+                    self.facts.add(key)
                     yield fact
             elif self.end is None or (not self.end and fact.get("lost") is not True):
                 is_lost = fact.get("lost") is True
@@ -155,7 +155,8 @@ class Merger:
         known = self._find(record.cluster, record.uid, facts)
         is_new = known is None
         if known is None:
-            fold(facts, record.cluster, 1)
+            if not any(fact["kind"] == "start" for fact in facts):
+                raise ValueError("nothing tells its start")
             known = _Known(files.make(record.cluster, self._last.get(record.cluster, 0)))
             self._last[record.cluster] = known.files.number
             self._entries(record.cluster).append(known)
@@ -222,7 +223,8 @@ def _append(known: _Known, facts: Iterable[Fact]) -> None:
         if size + len(line) <= MAX_FACTS or fact["kind"] == "end":
             size += len(line) + 1
             added.append(line)
-            known.note(fact)
+            if fact["kind"] == SHARED:  # `missing` has noted the others, and an entry with a record is of no other
+                known.note(fact)
     if added:
         append(path, b"\n".join(added))
 
