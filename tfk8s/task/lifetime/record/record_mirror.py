@@ -25,9 +25,11 @@ _RATE = 8 << 10  # bytes a second of a part: a large one is sent less often
 _MOST_BYTES = 8 << 20  # of a part that is brought back
 _MOST_RESTORED = 64 << 20  # bytes of all parts that are brought back
 _MOST_PARTS = 4000
-_MOST_RECORDS = 2 * MAX_ENTRIES  # that are listed to find the surplus
+_MOST_YOUNG = 2 * MAX_ENTRIES  # records, of which the older half was written lately
+_MOST_RECORDS = 3 * MAX_ENTRIES  # that are listed to find the surplus
 _STEP = 20.0  # seconds of sending between two looks
 _MARK_INTERVAL = 86_400.0  # seconds, so that a record that is still written is not taken for an old one
+_YOUNG = 3 * _MARK_INTERVAL  # seconds since the last change of a record whose cluster may run
 _REMOVED_AT_ONCE = 100  # objects
 
 _State = tuple[int, int]  # of a file: its size, and the time of its change
@@ -137,7 +139,8 @@ class RecordMirror:
         """Yield the names of the objects of old records; a record's marker comes last."""
         for number, marker in enumerate(self._connect().list(f"{INDEX}/", _MOST_RECORDS)):
             record, age = marked_record(marker.name), self._clock() - marker.changed
-            if record and record != self._record and (number >= MAX_ENTRIES or age > MAX_AGE):
+            is_young = age <= (MAX_AGE if number < MAX_ENTRIES else _YOUNG if number < _MOST_YOUNG else 0.0)
+            if record and record != self._record and not is_young:
                 yield from (found.name for found in self._connect().list(f"{FOLDER}/{record}/", _MOST_PARTS))
                 yield marker.name
 
