@@ -43,9 +43,10 @@ class KeptObjects:
         if self.refuses or self.left < 0:
             raise BucketFailure("PUT s3://team/x: 403 AccessDenied")
 
-    def get(self, name: str, most: int) -> bytes | None:
+    def get(self, name: str, most: int, *, is_cut: bool = False) -> bytes | None:
         self._check()
-        return self.objects.get(name)
+        content = self.objects.get(name)
+        return content[:most] if content is not None else None
 
     def put(self, name: str, content: bytes) -> None:
         self._check()
@@ -174,6 +175,57 @@ def test_a_container_that_begins_again_keeps_what_its_volume_has(bucket: KeptObj
     assert [fact["kind"] for fact in again.facts()] == ["start", "verb"]
     copy.send(NEVER)
     assert b'"verb"' in bucket.objects[f"{FOLDER}/{RECORD}/facts.jsonl"]
+
+
+def told(bucket: KeptObjects) -> list[float]:
+    """Return the times of the facts in the bucket."""
+    lines = bucket.objects[f"{FOLDER}/{RECORD}/facts.jsonl"].splitlines()
+    return [json.loads(line)["time"] for line in lines]
+
+
+def test_two_pods_that_write_at_once_lose_no_facts(bucket: KeptObjects, tmp_path: Path) -> None:
+    """The node of the first one is cut off, and comes back after the second one has told the end."""
+    first, cut_off = begun(bucket, tmp_path / "a")
+    first.add({"kind": "start", "time": 1.0})
+    cut_off.send(NEVER)
+    second, successor = begun(bucket, tmp_path / "b")
+    first.add({"kind": "verb", "time": 2.0})
+    cut_off.send(None)
+    second.add({"kind": "verb", "time": 3.0})
+    second.add({"kind": "end", "time": 4.0})
+    successor.send(None)
+    assert sorted(told(bucket)) == [1.0, 2.0, 3.0, 4.0]
+    first.add({"kind": "end", "time": 5.0, "lost": True})
+    cut_off.send(None)
+    assert sorted(told(bucket)) == [1.0, 2.0, 3.0, 4.0, 5.0]
+    second.add({"kind": "verb", "time": 6.0})
+    successor.send(None)
+    assert sorted(told(bucket)) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+
+
+@pytest.mark.parametrize(("size", "kept"), [(7 << 20, 6 << 20), (9 << 20, 0)])
+def test_facts_of_others_have_a_limit(bucket: KeptObjects, tmp_path: Path, size: int, kept: int) -> None:
+    files, copy = begun(bucket, tmp_path)
+    files.add({"kind": "start", "time": 1.0})
+    name = f"{FOLDER}/{RECORD}/facts.jsonl"
+    bucket.objects[name] = b"".join(b"%01023d\n" % number for number in range(size >> 10))
+    copy.send(None)
+    assert 0 <= len(bucket.objects[name]) - kept + 1024 <= 1100
+
+
+@pytest.mark.parametrize("volume", ["a", "b"])
+def test_an_end_that_another_pod_takes_back_does_not_come_again(
+    bucket: KeptObjects, tmp_path: Path, volume: str
+) -> None:
+    files, copy = begun(bucket, tmp_path / "a")
+    files.add({"kind": "start", "time": 1.0})
+    files.add({"kind": "end", "time": 2.0})
+    copy.send(None)
+    files, copy = begun(bucket, tmp_path / volume)
+    files.reopen()
+    files.add({"kind": "verb", "time": 3.0})
+    copy.send(None)
+    assert told(bucket) == [1.0, 3.0]
 
 
 def parts(bucket: KeptObjects) -> list[str]:

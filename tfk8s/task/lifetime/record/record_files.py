@@ -23,6 +23,7 @@ from tfk8s.task.files import line_file
 
 MAX_LOG = 1 << 20  # bytes of a log that are kept, the last ones
 _MAX_TASKS, _MAX_FACTS = 1 << 20, 3 << 20  # bytes, up to which tasks and other facts are written; the last ones even so
+_MOST_TOGETHER = 6 << 20  # bytes of the facts of several writers: commands read no more
 _LONGEST = 64 << 10  # bytes of a fact that is read again: those of commands are shorter
 _MAX_EVENTS = 1 << 20
 _MAX_READ = 8 << 20
@@ -154,6 +155,18 @@ def replace_file(path: Path, content: bytes) -> None:
         unfinished.unlink()
     _write(unfinished, os.O_EXCL, content)
     unfinished.replace(path)
+
+
+def add_lines(path: Path, content: bytes) -> None:
+    """Append those of another writer's facts that a file lacks, as far as there is room; OSError as `replace_file`."""
+    known, size = {line.rstrip(b"\n") for line in _read(path)}, _size(path)
+    lacking = []
+    for line in dict.fromkeys(content.split(b"\n")[:-1]):
+        if line and line not in known and size + len(line) < _MOST_TOGETHER:
+            size += len(line) + 1
+            lacking.append(line)
+    if lacking:
+        line_file.append(_opened(path, os.O_RDWR | os.O_APPEND), b"\n".join(lacking))
 
 
 def _opened(path: Path, flags: int = os.O_RDONLY) -> int:

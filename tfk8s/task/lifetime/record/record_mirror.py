@@ -1,6 +1,9 @@
 """The copy of a record in a bucket. The record itself is in the pod's own volume, and is written as one in a claim is.
 
-Each object is sent whole when it has changed, so a kill tears none. Standard library only: this file runs in pods.
+Each object is sent whole when it has changed, so a kill tears none. A pod on a node that is cut off may write beside
+its successor. So each takes the facts in the bucket before it sends its own: none removes what the other has told.
+Facts that are replaced even so, in the same moment, come back with the next ones of their writer. Standard library
+only: this file runs in pods.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from pathlib import Path
 from tfk8s.core.history.facts import MAX_AGE, MAX_ENTRIES
 from tfk8s.core.history.shared import EVENTS, FACTS, FOLDER, INDEX, LOGS, is_log, marked_record, marker_name
 from tfk8s.task.buckets.bucket_client import BucketClient
-from tfk8s.task.lifetime.record.record_files import replace_file
+from tfk8s.task.lifetime.record.record_files import add_lines, replace_file
 
 _INTERVAL = 30.0  # seconds between two times that a part is sent
 _RATE = 8 << 10  # bytes a second of a part: a large one is sent less often
@@ -54,13 +57,14 @@ class RecordMirror:
         self._record = self._marker = ""
         self._sent: dict[str, _State] = {}
         self._there: dict[str, int] = {}  # the parts in the bucket, and their bytes
+        self._seen = ""  # the digest of the facts that the bucket had last
         self._marked_at = clock()
         self._due: dict[str, float] = {}
         self._is_marked = True
         self._surplus: Iterator[str] = iter(())
 
     def restore(self, record: str, begin: float) -> None:
-        """Bring what an earlier pod has sent into the volume, but for what is there.
+        """Bring what an earlier pod has sent into the volume, but for what is there. Of facts, add those that lack.
 
         Args:
             record: the name of the record, whose folders exist.
@@ -76,11 +80,18 @@ class RecordMirror:
                 if not _is_part(part):
                     continue
                 self._there[part] = found.size
-                if found.size > min(_MOST_BYTES, left) or (folder / part).exists():
+                is_there = (folder / part).exists()
+                if found.size > min(_MOST_BYTES, left) or (is_there and part != FACTS):
                     continue
                 content = self._connect().get(found.name, _MOST_BYTES)
-                if content is not None:
-                    left -= len(content)
+                if content is None:
+                    continue
+                left -= len(content)
+                if part == FACTS:
+                    self._seen = _digest(content)
+                if is_there:
+                    add_lines(folder / part, content)
+                else:
                     replace_file(folder / part, content)
                     self._sent[part] = _state(folder / part)
         finally:
@@ -122,11 +133,22 @@ class RecordMirror:
                 return
             path = self._volume / FOLDER / self._record / part
             is_early = stopped is not None and self._clock() < self._due.get(part, 0.0)
-            if is_early or not path.exists() or (state := _state(path)) == self._sent.get(part):
+            if is_early or not path.exists() or _state(path) == self._sent.get(part):
                 continue
-            self._connect().put(f"{FOLDER}/{self._record}/{part}", path.read_bytes())
+            if part == FACTS:
+                self._take_others(path)
+            state, content = _state(path), path.read_bytes()
+            self._connect().put(f"{FOLDER}/{self._record}/{part}", content)
+            if part == FACTS:
+                self._seen = _digest(content)
             self._sent[part], self._there[part], self._is_marked = state, state[0], False
             self._due[part] = self._clock() + max(_INTERVAL, state[0] / _RATE)
+
+    def _take_others(self, path: Path) -> None:
+        """Add the facts that another pod has sent since this one looked last."""
+        content = self._connect().get(f"{FOLDER}/{self._record}/{FACTS}", _MOST_BYTES, is_cut=True)
+        if content and len(content) < _MOST_BYTES and _digest(content) != self._seen:  # no pod writes a larger one
+            add_lines(path, content)
 
     def _mark(self) -> None:
         if not self._is_marked or self._clock() - self._marked_at > _MARK_INTERVAL:
@@ -158,6 +180,10 @@ class RecordMirror:
 
 def _is_part(part: str) -> bool:
     return part in (FACTS, EVENTS) or is_log(part)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _state(path: Path) -> _State:
