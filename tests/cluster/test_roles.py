@@ -149,11 +149,9 @@ def test_the_role_of_a_user_is_sufficient_and_minimal(become, tfk8s, asked, file
 
     table = {(right.verb, right.resource, right.group) for right in rbac.PERMISSIONS}
     assert asked - table == set()
-    # Other tests follow events, and give scripts input.
+    # Other tests follow events.
     elsewhere = {
         ("watch", "events", ""),
-        ("get", "pods/attach", ""),
-        ("create", "pods/attach", ""),
         # Only while pods or Jobs wait in a queue of Kueue, and when a cluster in a queue is suspended.
         *((verb, "workloads", "kueue.x-k8s.io") for verb in ("list", "watch", "get", "delete")),
         # The account of the Job that removes a cluster has these, and nobody may grant what they lack.

@@ -85,11 +85,13 @@ def test_a_folder_over_100_mb_is_refused(run, tmp_path, backend, client, namespa
     assert left(client, namespace, "shared") == before
 
 
-def test_files_are_copied_whatever_the_exit_code(run, tmp_path):
+@pytest.mark.parametrize("fresh", [True, False], ids=["in a pod of its own", "in a warm pod"])
+def test_files_are_copied_whatever_the_exit_code(run, tmp_path, fresh):
     code, _ = run(
         "import os, sys\nos.makedirs('model/sub')\nopen('model/sub/big', 'wb').write(bytes(20_000_000))\n"
         "os.symlink('sub', 'model/latest')\nopen('/tmp/log', 'w').write('text')\nsys.exit(7)\n",
         downloads=[Download("model", tmp_path / "out"), Download("/tmp/log", tmp_path), Download("x", tmp_path / "x")],
+        fresh=fresh,
     )  # fmt: skip
     assert (code, (tmp_path / "out/sub/big").stat().st_size, (tmp_path / "log").read_text()) == (7, 20_000_000, "text")
     assert not (tmp_path / "x").exists()
@@ -159,6 +161,21 @@ def test_ctrl_c_ends_the_script(backend, client, cluster, namespace, tmp_path, f
     polling.wait_until(lambda: not mine & own_pods(), "the script's own pod to go", 60)
 
 
+def test_ctrl_c_copies_the_files_of_a_script_in_a_pod_of_its_own(cluster, namespace, tmp_path):
+    (tmp_path / "script.py").write_text(
+        "import time\ntry:\n    print('runs', flush=True)\n    time.sleep(600)\n"
+        "finally:\n    open('model', 'w').write('weights')\n"
+    )
+    wanted = f"model:{tmp_path}/model"
+    process = start_tfk8s(
+        "submit", "--fresh", "--get", wanted, "--namespace", namespace, cluster, tmp_path / "script.py"
+    )
+    assert process.stdout.readline() == "runs\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, (tmp_path / "model").read_text()) == (130, "weights"), err
+
+
 def test_a_finished_scripts_secret_goes_with_its_job(run, client, namespace):
     def jobs():
         return {job["metadata"]["uid"]: job for job in client.get(paths.collection("Job", namespace))["items"]}
@@ -226,9 +243,10 @@ def test_a_script_outlives_a_command_that_is_killed(backend, cluster, namespace,
 # ---- what a script brings along, and asks for ----------------------------------------------------------------------
 
 
-def test_standard_input_and_its_end_reach_the_script(cluster, namespace, tmp_path):
+@pytest.mark.parametrize("flags", [("--fresh",), ()], ids=["in a pod of its own", "in a warm pod"])
+def test_standard_input_and_its_end_reach_the_script(cluster, namespace, tmp_path, flags):
     (tmp_path / "a.py").write_text("import sys; text = sys.stdin.read(); print(len(text), text[:5], end='')")
-    command = ["submit", "--namespace", namespace, cluster, tmp_path / "a.py"]
+    command = ["submit", *flags, "--namespace", namespace, cluster, tmp_path / "a.py"]
     for text in ("hello", "x" * 1_000_000, ""):
         process = start_tfk8s(*command, stdin=subprocess.PIPE)
         out, err = process.communicate(text, timeout=240)

@@ -17,8 +17,8 @@ from warm_pod import POD, TIMEOUT, WarmPod, running, start
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import streams
-from tfk8s.backends.kubernetes.scripts import warm_pods, warm_requests
-from tfk8s.backends.kubernetes.scripts.warm_stream import Unusable
+from tfk8s.backends.kubernetes.scripts import script_stream, warm_requests
+from tfk8s.backends.kubernetes.scripts.script_stream import Unusable
 from tfk8s.core.script import Download, LogOptions
 from tfk8s.errors import ClusterError, InvalidInput
 
@@ -53,7 +53,7 @@ def pod(libraries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
 @pytest.fixture(autouse=True)
 def dialed(pod: WarmPod, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "dial", pod.dial)
-    monkeypatch.setattr(warm_pods, "require_running", lambda *_: None)
+    monkeypatch.setattr(script_stream, "require_running", lambda *_: None)
 
 
 class CutConnection:

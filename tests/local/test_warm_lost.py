@@ -16,7 +16,7 @@ from warm_pod import ENTRYPOINT, POD, TIMEOUT, WarmPod, running
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import streams
-from tfk8s.backends.kubernetes.scripts import warm_pods
+from tfk8s.backends.kubernetes.scripts import script_stream
 from tfk8s.errors import ClusterError, TaskUnreachable
 from tfk8s.sessions.warm import channel
 
@@ -80,7 +80,7 @@ def test_a_script_whose_client_stays_away_ends(
     pod: WarmPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handler: str
 ) -> None:
     monkeypatch.setattr(streams, "dial", pod.dial)
-    monkeypatch.setattr(warm_pods, "require_running", lambda *_: None)
+    monkeypatch.setattr(script_stream, "require_running", lambda *_: None)
     text = f"import signal, sys, time\nsignal.signal(signal.SIGTERM, {handler})\nopen('here', 'w').close()\n"
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(pod.run, f"{text}while True:\n    time.sleep(1)", str(tmp_path / "got-sigterm"))

@@ -199,11 +199,10 @@ def test_changes_are_yielded() -> None:
 # ---- nobody waits in other ways ------------------------------------------------------------------------------------
 
 EVENT_LOOPS = {
-    "backends/kubernetes/api_server/streams.py",
     "sessions/forks/fork_server.py",
     "sessions/forks/event_loop.py",
     "sessions/task_monitor.py",
-    "sessions/warm/script_relay.py",
+    "sessions/warm/client_link.py",
 }
 # Texts that are sent to pods, which need the standard library only.
 PROGRAMS_FOR_PODS = {"cluster/network_policy.py", "task/programs/inspector.py"}

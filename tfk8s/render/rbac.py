@@ -69,17 +69,16 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "", "pods/log", "get", ("logs", *_STARTERS, *_INSIDE, *_WATCHERS, "down")
     yield "", "events", "list", ("events", *_INSIDE, *_WATCHERS)
     yield "", "events", "watch", ("events", *_WATCHERS)
-    # `submit` connects to the user's warm pod.
+    # `submit` connects to the script's pod, which gets a large folder and input, and sends the files of `--get`.
     yield "", "pods/portforward", "get create", ("up", "devices", "connect", *_STARTERS, "restart", "resume", "scale")
-    # A Secret holds the script's folder. A large folder is sent through `exec`, and the files of `--get` come by it.
+    # A Secret holds the script's folder.
     yield "", "secrets", "create", _STARTERS
     yield "batch", "jobs", "create", _STARTERS
     yield "batch", "jobs", "delete", (*_STARTERS, "stop", "suspend")
     yield "", "pods", "get", ("submit", "logs", "restart")
     # A watch sees why pods of tasks and scripts end, even if they are deleted at once.
     yield "", "pods", "watch", (*_STARTERS, "logs", *_WATCHERS)
-    yield "", "pods/exec", "get create", ("submit", "restart", "exec", "cp", "dashboard", *_INSIDE)
-    yield "", "pods/attach", "get create", ("submit",)  # for the script's standard input
+    yield "", "pods/exec", "get create", ("restart", "exec", "cp", "dashboard", *_INSIDE)
     yield "", "pods", "delete", ("restart",)
     yield "", "pods", "patch", ("up", "restart", "scale")  # the notes of bad nodes, and starts away from them
     yield "", "pods", "create", ("doctor",)  # two pods test the network

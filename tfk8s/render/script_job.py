@@ -70,7 +70,6 @@ class PodSettings:
         arguments: the arguments of `tfk8s.sessions.runner`.
         environment: variables besides the master's variables.
         gpus: the GPUs, or None.
-        stdin: whether the script has a standard input, for a client that attaches to the pod.
         command: the program that runs as process 1.
         read_only: whether lasting volumes are mounted for reading only.
         resources: what is named besides GPUs.
@@ -80,7 +79,6 @@ class PodSettings:
     arguments: Sequence[str]
     environment: Mapping[str, str]
     gpus: Gpus | None = None
-    stdin: bool = False
     command: Sequence[str] = COMMAND
     read_only: bool = False
     resources: ScriptResources = field(default_factory=ScriptResources)
@@ -269,7 +267,7 @@ def _container(master: Object, volumes: Sequence[Object], run: PodSettings, queu
         "volumeMounts": [*mounts, {"name": "work", "mountPath": WORK_FOLDER}],
     }
     container |= {key: master[key] for key in ("envFrom", "imagePullPolicy") if key in master}
-    return {**container, "stdin": True, "stdinOnce": True} if run.stdin else container
+    return container
 
 
 def _environment(master: Sequence[Object], run: PodSettings) -> list[Object]:

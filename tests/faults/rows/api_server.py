@@ -22,11 +22,13 @@ _API_SERVER = {"labelSelector": "component=kube-apiserver"}
 _NAP = 20
 
 
-def nap_while(seconds: float, fault: Callable[[KubeEnvironment], None]) -> Callable[[KubeEnvironment], Ended]:
+def nap_while(
+    seconds: float, fault: Callable[[KubeEnvironment], None], *flags: str
+) -> Callable[[KubeEnvironment], Ended]:
     """Break the connection to the API server for a while, in which a script continues."""
 
     def run(environment: KubeEnvironment) -> Ended:
-        script = environment.submit("nap.py", seconds)
+        script = environment.submit("nap.py", seconds, flags=flags)
         script.until_says("naps")
         script.now()
         fault(environment)
@@ -38,17 +40,22 @@ def nap_while(seconds: float, fault: Callable[[KubeEnvironment], None]) -> Calla
     return run
 
 
-def cut_while_files_are_copied(environment: KubeEnvironment) -> Ended:
+def cut_while_files_are_copied(*flags: str) -> Callable[[KubeEnvironment], Ended]:
     """Cut the connection to the API server for a second when a script has left 100 MB of files."""
-    place = environment.folder / "results"
-    script = environment.submit("results.py", 100, flags=("--get", f"results:{place}"))
-    script.until_says("leaves files")
-    script.now()
-    environment.proxy.cut()
-    threading.Timer(1.0, environment.proxy.mend).start()
-    ended = script.end(2 * PATIENCE)
-    assert place.stat().st_size == 100 << 20, ended
-    return ended
+
+    def run(environment: KubeEnvironment) -> Ended:
+        place = environment.folder / "results"
+        place.unlink(missing_ok=True)
+        script = environment.submit("results.py", 100, flags=(*flags, "--get", f"results:{place}"))
+        script.until_says("leaves files")
+        script.now()
+        environment.proxy.cut()
+        threading.Timer(1.0, environment.proxy.mend).start()
+        ended = script.end(2 * PATIENCE)
+        assert place.stat().st_size == 100 << 20, ended
+        return ended
+
+    return run
 
 
 def cut(environment: KubeEnvironment) -> None:
@@ -152,9 +159,15 @@ def rows() -> Iterator[Row]:
             thorough=fault is go_dead,
         )  # fmt: skip
     yield Row(
-        fault="API server away for 1 s", when="in `submit --get`, when the script has ended",
-        run=cut_while_files_are_copied, limit=3 * VERDICT, thorough=True,
+        fault="API server away for 6 s", when="while a script with a pod of its own runs",
+        run=nap_while(6, cut, "--fresh"), limit=6 + 2 * VERDICT,
     )  # fmt: skip
+    for flags in ((), ("--fresh",)):
+        yield Row(
+            fault="API server away for 1 s",
+            when=f"in `{' '.join(('submit', *flags, '--get'))}`, when the script has ended",
+            run=cut_while_files_are_copied(*flags), limit=3 * VERDICT, thorough=True,
+        )  # fmt: skip
     for command in ("status", "down"):
         yield Row(
             fault="API server away", when=f"before `{command}`", run=absent(command), code=1,

@@ -163,7 +163,7 @@ def test_policies_that_can_not_be_listed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_missing_permission_is_listed_with_its_role(monkeypatch: pytest.MonkeyPatch) -> None:
-    checks = on_kubernetes(monkeypatch, FakeClient("patch services", "create pods/exec"))
+    checks = on_kubernetes(monkeypatch, FakeClient("patch services", "get pods"))
     states = {name: checks[f"permissions: {name}"].state for name in ("up", "submit", "down")}
     assert states == {"up": State.MISSING, "submit": State.MISSING, "down": State.OK}
     assert checks["permissions: up"].detail == 'you may not patch services in namespace "team"'

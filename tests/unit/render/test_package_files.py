@@ -28,7 +28,7 @@ USED += [path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / "training" 
 PROCESSES = {
     "tasks": ["task/server.py", "task/lifetime/__main__.py", "task/data/service.py", "task/programs/pod.py"],
     "scripts": [
-        "sessions/pod/entrypoint.py", "sessions/pod/file_server.py", "sessions/pod/tensorboard.py",
+        "sessions/pod/entrypoint.py", "sessions/pod/tensorboard.py",
         "sessions/runner.py", "sessions/warm/entrypoint.py",
     ],
 }  # fmt: skip

@@ -86,13 +86,6 @@ def test_a_script_requests_nvidia_gpus_by_default() -> None:
     assert script_job.gpus_like(0, stateful_sets()) is None
 
 
-def test_standard_input_is_closed_once() -> None:
-    run = script_job.PodSettings(arguments=["a.py"], environment={}, stdin=True)
-    (container,) = script_job.job("a", stateful_sets()[0], run)["spec"]["template"]["spec"]["containers"]
-    assert container["stdin"]
-    assert container["stdinOnce"]
-
-
 def test_the_masters_stateful_set_is_not_changed() -> None:
     master = stateful_sets()[0]
     script_job.job(

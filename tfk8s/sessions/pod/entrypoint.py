@@ -2,8 +2,9 @@
 
 A pod's log is one stream. Lines of the script's standard error begin with `MARK` there, to distinguish them from its
 output. The last line of either has the script's exit code, which kubelet reports one or two seconds later. The folder
-comes as `TFK8S_ARCHIVE`, and is unpacked into the working directory. When the script has ended, process 1 waits for a
-client that copies the files of `TFK8S_DOWNLOADS`. Standard library only: this file runs in pods.
+comes as `TFK8S_ARCHIVE`, and is unpacked into the working directory. All else comes and goes by the stream of
+`pod_link`: a folder that is too large for a Secret, input, an interrupt, the end, and the files of `TFK8S_DOWNLOADS`,
+for which process 1 waits for the client. Standard library only: this file runs in pods.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.cluster.create_session import SessionFields
 from tfk8s.sessions.forks.escalation import catches_sigterm
 from tfk8s.sessions.forward import Forward
-from tfk8s.sessions.pod import file_server
+from tfk8s.sessions.pod import pod_link
+from tfk8s.sessions.pod.pod_link import PodLink
 from tfk8s.sessions.task_monitor import TaskMonitor, connect
+from tfk8s.sessions.warm import channel
 from tfk8s.task.config import TaskAddresses, derive_cluster, derive_tasks, lists
 from tfk8s.task.programs import archive
 
@@ -38,7 +41,6 @@ MAX_FORWARDS = 256
 _ARCHIVE_TIMEOUT = 600.0  # for the transfer of a script's folder
 MARK = naming.SCRIPT_MARK.encode()
 END = MARK + MARK + b"tfk8s: exit code "
-FILES_WAIT = MARK + MARK + b"tfk8s: files wait"  # a line of standard output
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -48,33 +50,52 @@ def main(arguments: Sequence[str]) -> int:
     """
     errors, errors_end = os.pipe()
     ready, ready_end = os.pipe()
+    source, source_end = os.pipe() if os.environ.get(channel.CLIENT_VARIABLE) == channel.HAS_INPUT else (0, None)
+    listener = _listen()
     child = os.fork()
     if not child:
+        os.dup2(source, 0)
         os.dup2(errors_end, 2)
         os.close(ready_end)
+        listener.close()
+        if source_end is not None:  # else the script's input would never end
+            os.close(source_end)
         os.read(ready, 1)  # to its end
         _run(arguments)
+    signals = _pass_on_signals(child)
     os.close(errors_end)
+    if source_end is not None:
+        os.close(source)
+    archive = os.environ.get("TFK8S_ARCHIVE")
+    link = PodLink(listener, source_end, Path(archive) if archive else None)
+    link.start()
     # Threads of the script's process can't forward: TensorFlow's `Session.list_devices` stops all of them.
     forwards = forward_loopback(lists(derive_tasks(os.environ)), derive_cluster(os.environ))
     os.close(ready_end)
     marker = threading.Thread(target=mark, args=(errors, 2), daemon=True)
     marker.start()
-    code, signals = _wait(child)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     marker.join(timeout=1)  # the script's standard error may be open in a process that the script left behind
     for forward in forwards:
         forward.close()
-    if signal.SIGTERM not in signals:
-        send_files()
-    if code >= 0 and not signals:  # else Kubernetes knows the reason
+    _end(link, code, is_deleted=signal.SIGTERM in signals)
+    if code >= 0 and signal.SIGTERM not in signals:  # else Kubernetes knows the reason
         write_end(code)
     elif not signals and (message := failures.ended_by_signal(_script(arguments), code)):
         os.write(2, MARK + f"tfk8s: {message}\n".encode())
     return code if code >= 0 else 128 - code
 
 
-def _wait(child: int) -> tuple[int, list[int]]:
-    """Wait for the end of the script; return its exit code as `subprocess` has it, and the signals of this process.
+def _listen() -> socket.socket:
+    """Return the socket for the client, at the loopback address alone. No client comes if the port is another's."""
+    try:
+        return socket.create_server(("127.0.0.1", channel.PORT))
+    except OSError:  # the pod has its node's network
+        return socket.create_server(("127.0.0.1", 0))
+
+
+def _pass_on_signals(child: int) -> list[int]:
+    """Pass the signals of this process on to the script; return the list to which they are added.
 
     A deleted pod gets SIGTERM: the script gets SIGINT as for Ctrl-C, and has five seconds. With `grace` in the job
     file, the script has that time, and gets SIGTERM if it catches SIGTERM. After the script's end, SIGTERM ends this
@@ -93,22 +114,16 @@ def _wait(child: int) -> tuple[int, list[int]]:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status), signals
+    return signals
 
 
-def send_files() -> None:
-    """Let a client copy the files that it asked for when it submitted the script."""
-    paths = json.loads(os.environ.get(file_server.VARIABLE, "[]"))
-    if not paths:
-        return
-    problem = f"no client copied the script's files within {file_server.CLIENT_TIMEOUT:g} s"
-    try:
-        if file_server.serve(paths, lambda: os.write(1, FILES_WAIT + b"\n")):
-            return
-    except OSError as error:  # the script, or a process that it left behind, has taken the address
-        problem = f"the script's files can't be sent: {error.strerror}"
-    os.write(2, MARK + f"tfk8s: {problem}: they are lost with the pod\n".encode())
+def _end(link: PodLink, code: int, *, is_deleted: bool) -> None:
+    """Tell the client the script's end, and send the files that the client asked for when it submitted the script."""
+    paths = [] if is_deleted else json.loads(os.environ.get(channel.FILES_VARIABLE, "[]"))
+    result = pod_link.end({"exit": code}, note=_note(), pod_ends=is_deleted, files=bool(paths))
+    if not link.end(result, paths) and paths:
+        problem = f"no client copied the script's files within {channel.CLIENT_TIMEOUT:g} s"
+        os.write(2, MARK + f"tfk8s: {problem}: they are lost with the pod\n".encode())
 
 
 def _script(arguments: Sequence[str]) -> str:
@@ -117,12 +132,16 @@ def _script(arguments: Sequence[str]) -> str:
 
 def write_end(code: int) -> None:
     """Write the exit code as the last line of both streams. Each stream is in order, the two together are not."""
-    try:
-        note = Path(os.environ[error_names.VARIABLE]).read_text()
-    except (KeyError, OSError):
-        note = ""
     for stream in (1, 2):
-        os.write(stream, end_line(code, note) + b"\n")
+        os.write(stream, end_line(code, _note()) + b"\n")
+
+
+def _note() -> str:
+    """Return the note that the script's runner has left; "" without one."""
+    try:
+        return Path(os.environ[error_names.VARIABLE]).read_text()
+    except (KeyError, OSError):
+        return ""
 
 
 def end_line(code: int, note: str) -> bytes:

@@ -30,7 +30,12 @@ OUTPUT, ERROR, END, BEGUN, FILES = 6, 7, 8, 9, 10  # of the pod; FILES come afte
 HELLO_TIMEOUT = 10.0
 PING_INTERVAL = 5.0  # the client acknowledges at least so often
 SILENCE_TIMEOUT = 30.0  # after which the pod gives up a connection
-RESUME_TIMEOUT = 60.0  # for which a script goes on without its client
+RESUME_TIMEOUT = 60.0  # for which a script in a warm pod goes on without its client
+CLIENT_TIMEOUT = 300.0  # for which the input and the files of a script in a pod of its own wait for the client
+
+CLIENT_VARIABLE = "TFK8S_CLIENT"  # set in a script's own pod if a client connects: to `HAS_INPUT` if it has input
+HAS_INPUT = "input"
+FILES_VARIABLE = "TFK8S_DOWNLOADS"  # the files of `--get`, as JSON
 
 Frame = tuple[int, bytes]
 

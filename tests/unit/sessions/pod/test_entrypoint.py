@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import errno
+import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tfk8s import polling
 from tfk8s.sessions import error_names
-from tfk8s.sessions.pod import entrypoint, file_server
+from tfk8s.sessions.pod import entrypoint
+from tfk8s.sessions.warm import channel
+from tfk8s.sessions.warm.channel import Channel
 
 END = entrypoint.END.decode()
 
@@ -71,7 +75,7 @@ import os, signal, sys
 from tfk8s.sessions.pod import entrypoint
 entrypoint.forward_loopback = lambda *_: []
 entrypoint.extract = lambda _: os._exit(3)
-entrypoint.send_files = lambda: (os.kill(os.getpid(), signal.SIGINT), print("copied", flush=True))
+entrypoint.PodLink.end = lambda *_: (os.kill(os.getpid(), signal.SIGINT), print("copied", flush=True))
 sys.exit(entrypoint.main(["script.py"]))
 """
 
@@ -144,14 +148,74 @@ def test_standard_error_is_marked(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_bytes() == b"\x1ean error\n\x1enext\n"
 
 
-def test_files_that_can_not_be_sent_are_a_line(
+def test_files_that_nobody_copies_are_a_line(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def serve(*_: object) -> bool:
-        raise OSError(errno.EADDRINUSE, "Address already in use")
+    class Link:
+        """Has no client."""
 
-    monkeypatch.setenv(file_server.VARIABLE, '["model"]')
-    monkeypatch.setattr(file_server, "serve", serve)
-    entrypoint.send_files()
-    text = "tfk8s: the script's files can't be sent: Address already in use: they are lost with the pod\n"
+        @staticmethod
+        def end(result: dict[str, object], paths: list[str]) -> bool:
+            assert (result["exit"], result["files"], paths) == (7, True, ["model"])
+            return False
+
+    monkeypatch.setenv(channel.FILES_VARIABLE, '["model"]')
+    entrypoint._end(Link(), 7, is_deleted=False)  # type: ignore[arg-type]
+    text = "tfk8s: no client copied the script's files within 300 s: they are lost with the pod\n"
     assert capfd.readouterr().err == entrypoint.MARK.decode() + text
+
+
+# The client ends the script's input after its first line. The script is the child's `extract`.
+SERVED = """
+import os, socket, sys, threading
+from tfk8s.sessions.pod import entrypoint
+from tfk8s.sessions.warm import channel
+channel.PORT = int(sys.argv[1])
+def script(_):
+    text = sys.stdin.read()
+    print("out", text, flush=True)
+    print("err", file=sys.stderr, flush=True)
+    os._exit(5)
+entrypoint.forward_loopback = lambda *_: []
+entrypoint.extract = script
+sys.exit(entrypoint.main(["script.py"]))
+"""
+
+
+@pytest.mark.programs
+def test_a_client_gives_input_and_learns_the_end_before_the_container_ends() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        free_port = reserved.getsockname()[1]
+    variables = {
+        "TFK8S_NAME": "demo", "TFK8S_NAMESPACE": "ns", "TFK8S_JOBS": "chief=1", "TFK8S_PORT": "2222",
+        "TFK8S_ARCHIVE": "none", channel.CLIENT_VARIABLE: channel.HAS_INPUT,
+    }  # fmt: skip
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVED, str(free_port)], env={**os.environ, **variables},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        one = Channel()
+        connection = polling.wait_until(lambda: connected(free_port), "process 1 to listen", 30)
+        channel.say_hello(connection, {"script": "script-1", "received": 0})
+        one.attach(connection, channel.hear_hello(connection)["received"])
+        one.send(channel.INPUT, b"in")
+        one.send(channel.INPUT)
+        ends: list[bytes] = []
+        while not ends:
+            assert polling.readable(connection.fileno(), 20)
+            ends = [data for kind, data in one.read() if kind == channel.END]
+        assert process.poll() is None, "process 1 waits for the receipt"
+        one.acknowledge()
+        out, err = process.communicate(timeout=30)
+        one.detach()
+    assert json.loads(ends[0])["exit"] == 5
+    assert (process.returncode, out) == (5, f"out in\n{END}5 \n"), err
+    assert err.endswith(f"\x1eerr\n{END}5 \n")
+
+
+def connected(port: int) -> socket.socket | None:
+    """Return a connection to a port; None if nothing listens."""
+    try:
+        return socket.create_connection(("127.0.0.1", port), 20)
+    except OSError:
+        return None

@@ -1,4 +1,4 @@
-"""Streams to pods through the API server: a connection to a port, and the standard input of a container.
+"""Streams to pods through the API server: connections to ports. And the begin of this process' standard input.
 
 Streams are WebSockets. Each message begins with the number of a channel; a forwarded port has one channel for data and
 one for errors (k8s.io/apimachinery, pkg/util/remotecommand; kubelet's portforward/websocket.go). Quiet streams are
@@ -8,9 +8,7 @@ pinged: load balancers drop idle connections, and a dead machine or network clos
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
-import select
 import socket
 import ssl
 import stat
@@ -26,7 +24,7 @@ from tfk8s import platforms, polling
 from tfk8s.backends.kubernetes.api_server import errors, paths, web_sockets
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.transport import UNAUTHORIZED, Access, connect
-from tfk8s.errors import TaskUnreachable, Tfk8sError
+from tfk8s.errors import TaskUnreachable
 
 PROTOCOL = "v4.channel.k8s.io"
 _DATA = 0
@@ -65,18 +63,6 @@ def reaching(pod: str) -> Iterator[None]:
         raise TaskUnreachable(f'pod "{pod}" can\'t be reached: {error}') from error
 
 
-def attach(client: Client, namespace: str, pod: str, container: str) -> websocket.WebSocket:
-    """Return a connection to the standard input of a pod's container. Closing the connection ends the input.
-
-    Raises:
-        ClusterError: attaching failed.
-    """
-    query = [("stdin", "true"), ("stdout", "false")]
-    stream = open_stream(client, paths.container(namespace, pod, container, "attach"), query)
-    set_write_timeout(stream, 0)  # none: a script may read late
-    return stream
-
-
 def is_input(descriptor: int) -> bool:
     """Return whether a descriptor is a pipe or a file. A terminal, /dev/null and a closed descriptor are no input.
 
@@ -88,41 +74,14 @@ def is_input(descriptor: int) -> bool:
         return False
 
 
-def read_stdin(descriptor: int = 0) -> Iterator[bytes] | None:
-    """Return the blocks of this process' standard input until its end; None without an input, or after its end.
-
-    The blocks are read from the descriptor, because a thread in a buffered read would keep Python from ending.
-    """
+def begin_stdin(descriptor: int = 0) -> bytes | None:
+    """Return the begin of this process' standard input that is there already; None without an input, or at its end."""
     if not is_input(descriptor):
         return None
     try:
-        first = os.read(descriptor, _BLOCK) if select.select([descriptor], [], [], 0)[0] else None
+        return os.read(descriptor, _BLOCK) or None if polling.readable(descriptor, 0) else b""
     except OSError:
         return None
-    if first == b"":
-        return None
-    return itertools.chain([first] if first else [], iter(lambda: os.read(descriptor, _BLOCK), b""))
-
-
-def send_stdin(
-    client: Client, namespace: str, pod: str, container: str, blocks: Iterator[bytes],
-    on_failure: Callable[[Tfk8sError], None],
-) -> None:  # fmt: skip
-    """Send blocks to a pod's standard input, and then close it. It is also closed when this process ends.
-
-    Args:
-        blocks: the input.
-        on_failure: called if the pod can't be attached to, because the script would wait for its input for ever.
-    """
-    try:
-        stream = attach(client, namespace, pod, container)
-    except Tfk8sError as error:
-        on_failure(error)
-        return
-    # A failure ends the script's input: the script ended, the connection broke, or standard input can't be read.
-    with contextlib.closing(stream), contextlib.suppress(OSError, websocket.WebSocketException):
-        for block in blocks:
-            _send(stream, block)
 
 
 def _send(stream: websocket.WebSocket, block: bytes) -> None:

@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import secrets
-import threading
 from collections.abc import Iterator, Mapping
 
 from tfk8s import platforms, spans
-from tfk8s.backends.kubernetes.api_server import commands, paths, streams
+from tfk8s.backends.kubernetes.api_server import access_review, paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.nodes import scheduling
 from tfk8s.backends.kubernetes.pods import pod_ends
-from tfk8s.backends.kubernetes.scripts import namespace_rules, script_archive, script_files, script_pod, warm_requests
+from tfk8s.backends.kubernetes.scripts import namespace_rules, script_archive, script_pod, warm_requests
+from tfk8s.backends.kubernetes.scripts.pod_stream import PodScript
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
-from tfk8s.core import compact, naming
+from tfk8s.core import compact
 from tfk8s.core.script import LogOptions, Outcome, Script
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, Tfk8sError, there_are
 from tfk8s.polling import wait_until
 from tfk8s.render import package_files, program_job, script_job, warm_job
 from tfk8s.render.pods import Object
 from tfk8s.sessions import error_names
-from tfk8s.sessions.pod import file_server
+from tfk8s.sessions.warm import channel
 
 _STOP_TIMEOUT = 60.0
 REMOVAL_TIMEOUT = 3.0  # between the requests of `down` that remove scripts and tasks
 _HANGUP = 128 + platforms.SIGHUP
 _TERMINATION_MESSAGE = "/dev/termination-log"  # becomes part of the pod's status
-
-# Writes an archive of a known size from standard input. The file appears when it is complete.
-_RECEIVE = """
-import os, sys
-with open(sys.argv[1] + ".part", "wb") as part:
-    part.write(sys.stdin.buffer.read(int(sys.argv[2])))
-os.rename(part.name, sys.argv[1])
-"""
 
 
 def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes) -> Outcome:
@@ -46,40 +39,34 @@ def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes
     Ctrl-C and SIGTERM end the script too. After Ctrl-C, the script's downloads are copied. The script continues if this
     process is killed, loses its terminal, or can't reach the API server.
     """
-    blocks = streams.read_stdin()
-    failures: list[Tfk8sError] = []
-
-    def discard(error: Tfk8sError) -> None:
-        failures.append(error)
-        delete_job(client, cluster, name)
-
-    with Informer(client, cluster.namespace, cluster.name) as informer:
-        name = _create(informer, cluster, script, archive, stdin=blocks is not None)
+    begun = streams.begin_stdin()
+    may_connect = access_review.may_connect(client, cluster.namespace)
+    if not may_connect and (begun is not None or script.downloads):
+        raise ClusterError(
+            f"the script's {'files' if script.downloads else 'standard input'} can't be passed on: you may not connect "
+            f"to pods (pods/portforward) in namespace {cluster.namespace}",
+            help="leave out --get and --trace" if script.downloads else "give it none: < /dev/null",
+        )
+    attached = {channel.CLIENT_VARIABLE: "" if begun is None else channel.HAS_INPUT} if may_connect else {}
+    with contextlib.ExitStack() as stack:
+        informer = stack.enter_context(Informer(client, cluster.namespace, cluster.name))
+        name, stream = _create(informer, cluster, script, archive, attached, begun)
+        if stream is not None:
+            stack.callback(stream.close)
+            stream.start()
         try:
-            pod = script_pod.wait_for_start(informer, cluster, name, script.start_timeout)["metadata"]["name"]
-            files = script_files.ScriptFiles(client, cluster.namespace, pod, script.downloads, cluster.grace or 0)
-            files.check()
-        except BaseException:
-            delete_job(client, cluster, name)
-            raise
-        if blocks is not None:
-            arguments = client, cluster.namespace, pod, naming.SCRIPT_CONTAINER, blocks, discard
-            threading.Thread(target=streams.send_stdin, args=arguments, name="tfk8s-stdin", daemon=True).start()
-        try:
-            outcome = script_pod.follow(informer, cluster, name, LogOptions(follow=True), files)
+            outcome = script_pod.follow(informer, cluster, name, LogOptions(follow=True), stream)
         except (KeyboardInterrupt, SystemExit) as end:
             if getattr(end, "code", None) != _HANGUP:
                 delete_job(client, cluster, name)
             raise
-        except ClusterError as error:
-            files.report_loss()
-            if failures:
-                raise ClusterError(
-                    f"the script's standard input can't be passed on: {failures[0]}", help="give it none: < /dev/null"
-                ) from error
+        except ClusterError:
+            if stream is not None:
+                stream.report_loss()
+                stream.require_input()
             require_cluster(client, cluster, script)
             raise
-    return files.report(outcome)
+        return outcome if stream is None else stream.report(outcome)
 
 
 def require_cluster(client: Client, cluster: DeployedCluster, script: Script) -> None:
@@ -106,15 +93,26 @@ def start(client: Client, cluster: DeployedCluster, script: Script) -> str:
     """Create the Job; return the script's name once its pod needs this process no longer."""
     archive = script_archive.pack(script.path, script.requirements)
     with Informer(client, cluster.namespace, cluster.name) as informer:
-        return _create(informer, cluster, script, archive)
+        name, stream = _create(informer, cluster, script, archive)
+        if stream is not None:
+            stream.close()
+        return name
 
 
 def _create(
-    informer: Informer, cluster: DeployedCluster, script: Script, archive: bytes, *, stdin: bool = False
-) -> str:
-    """Create the Job and bring it the script's folder; return the script's name.
+    informer: Informer, cluster: DeployedCluster, script: Script, archive: bytes,
+    attached: Mapping[str, str] | None = None, begun: bytes | None = None,
+) -> tuple[str, PodScript | None]:  # fmt: skip
+    """Create the Job and bring it the script's folder; return the script's name, and its stream if it needs one.
 
-    With `stdin`, the script waits until somebody attaches to its standard input.
+    Args:
+        informer: of the cluster.
+        cluster: the cluster.
+        script: the script.
+        archive: its folder.
+        attached: the variables of a pod to which this process connects, or none if it only follows; None for a pod
+            that this process does not wait for.
+        begun: as of `PodScript`.
     """
     small = len(archive) <= program_job.max_secret_bytes(package_files.zip_of_scripts())
     master = cluster.workload(cluster.master.job)
@@ -127,26 +125,26 @@ def _create(
         scheduling.require_gpus(client, gpus.resource, gpus.count)
     run = script_job.PodSettings(
         arguments=script.runner_arguments(script.path.name),
-        environment=_environment(cluster, script, small=small),
+        environment={**_environment(cluster, script, small=small), **(attached or {})},
         gpus=gpus,
-        stdin=stdin,
         resources=resources,
     )
     with spans.part("create script job"):
         name = create_job(client, cluster, master, run, {script_job.ARCHIVE: archive} if small else {})
+    stream = None
     try:
-        if not small:
-            pod = script_pod.wait_for_start(informer, cluster, name, script.start_timeout)["metadata"]["name"]
-            command = ["python3", "-c", _RECEIVE, script_job.STREAMED_ARCHIVE, str(len(archive))]
-            with spans.part("upload folder") as part:
-                part[spans.FOLDER_SIZE] = len(archive)
-                commands.execute(
-                    client, cluster.namespace, pod, command, _blocks(archive), container=naming.SCRIPT_CONTAINER
-                )
+        if attached is not None or not small:
+            pod = script_pod.wait_for_start(informer, cluster, name, script.start_timeout)
+            if attached or not small:
+                stream = PodScript(client, pod, script.downloads, begun, cluster.grace or 0)
+        if stream is not None and not small:
+            stream.upload(archive)
     except BaseException:
+        if stream is not None:
+            stream.close()
         delete_job(client, cluster, name)
         raise
-    return name
+    return name, stream
 
 
 def create_job(
@@ -236,15 +234,10 @@ def _environment(cluster: DeployedCluster, script: Script, *, small: bool) -> di
         "TFK8S_ARCHIVE": script_job.MOUNTED_ARCHIVE if small else script_job.STREAMED_ARCHIVE,
     }
     if script.downloads:
-        environment[file_server.VARIABLE] = json.dumps([download.path for download in script.downloads])
+        environment[channel.FILES_VARIABLE] = json.dumps([download.path for download in script.downloads])
     if script.requirements:
         environment["TFK8S_REQUIREMENTS"] = script_archive.requirements_in_folder(script.path, script.requirements)
     return environment
-
-
-def _blocks(data: bytes) -> Iterator[bytes]:
-    size = 1 << 17
-    return (data[start : start + size] for start in range(0, len(data), size))
 
 
 def delete_job(client: Client, cluster: DeployedCluster, name: str) -> None:

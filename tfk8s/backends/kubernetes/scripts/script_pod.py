@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tfk8s import polling, spans
 from tfk8s.backends.kubernetes import status
@@ -17,7 +18,6 @@ from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.pods import containers, disruptions, image_pull, pod_status
 from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
 from tfk8s.backends.kubernetes.scripts import script_start
-from tfk8s.backends.kubernetes.scripts.script_files import ScriptFiles
 from tfk8s.backends.kubernetes.scripts.script_output import ScriptOutput
 from tfk8s.backends.kubernetes.workloads import script_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
@@ -30,14 +30,16 @@ from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.render import script_job
 from tfk8s.render.pods import Object
 from tfk8s.sessions import error_names
-from tfk8s.sessions.pod import entrypoint, file_server
+from tfk8s.sessions.pod import entrypoint
 from tfk8s.sessions.timing import TIMING
+
+if TYPE_CHECKING:  # which imports this module
+    from tfk8s.backends.kubernetes.scripts.pod_stream import PodScript
 
 START_TIMEOUT = 120.0
 QUOTA_TIMEOUT = 10.0  # for a quota that is used up: pods that end now, as after `restart`, make room
 ENDED = "the script was ended"
 RETRY_ADVICE = "`tfk8s submit --retries 3` runs it again"
-_FILES_WAIT = entrypoint.FILES_WAIT.decode()
 _STREAMS = 2
 _INTERRUPTED = 128 + signal.SIGINT
 
@@ -134,7 +136,7 @@ def _lines(client: Client, cluster: DeployedCluster, pod: Object, options: LogOp
 
 def follow(
     informer: Informer, cluster: DeployedCluster, name: str, options: LogOptions,
-    files: ScriptFiles | None = None,
+    stream: PodScript | None = None,
 ) -> Outcome:  # fmt: skip
     """Write the output of a script until its end, and why it lost tasks; return how it ended.
 
@@ -143,7 +145,7 @@ def follow(
         cluster: the script's cluster.
         name: the script's name.
         options: the part of the output.
-        files: what to copy from the pod at the script's end, also after Ctrl-C.
+        stream: to the script's pod, which tells the end, and copies files, also after Ctrl-C.
 
     Raises:
         ClusterError: the script did not end by itself, or can't be followed; says why.
@@ -151,7 +153,7 @@ def follow(
     """
     pod = wait_for_start(informer, cluster, name)
     try:
-        pod, end = _follow(informer, script_job.object_name(cluster.name, name), pod, _with_ends(pod, options), files)
+        pod, end = _follow(informer, script_job.object_name(cluster.name, name), pod, _with_ends(pod, options), stream)
     except ClusterError as error:
         raise ClusterError(
             f"lost sight of {name}, which goes on: {error}",
@@ -165,7 +167,7 @@ def follow(
 
 
 def _follow(
-    informer: Informer, job: str, pod: Object, options: LogOptions, files: ScriptFiles | None
+    informer: Informer, job: str, pod: Object, options: LogOptions, stream: PodScript | None
 ) -> tuple[Object, Object]:
     """Write the output of a script's pod until its end; return the pod's last version, and its container's end."""
     result: tuple[Object, Object] | None = None
@@ -180,13 +182,13 @@ def _follow(
 
     name = pod["metadata"]["name"]
     lines = logs.Follower(informer.client, informer.namespace, name, options, is_running, naming.SCRIPT_CONTAINER)
-    copy = files.copy if files else None
+    confirms = stream.confirms if stream else None
     try:
-        end = write(lines, options, copy)
+        end = write(lines, options, confirms)
     except KeyboardInterrupt:
-        if files and files.interrupt():
-            write(lines, options, copy)  # the lines that are left
-            files.report(Outcome(_INTERRUPTED))
+        if stream and stream.interrupt():
+            write(lines, options, confirms)  # the lines that are left
+            stream.report(Outcome(_INTERRUPTED))
         raise
     return (pod, end) if end else result or (pod, {})
 
@@ -257,26 +259,24 @@ def require_kept(
 
 
 def _with_ends(pod: Object, options: LogOptions) -> LogOptions:
-    """Return the options that read the script's last lines: an ended script's log has two more, or three with files."""
+    """Return the options that read the script's last lines: an ended script's log has two more."""
     if options.tail is None or script_status.ended(pod) is None:
         return options
-    variables = {variable["name"] for variable in containers.spec(pod).get("env", ())}
-    return replace(options, tail=options.tail + _STREAMS + (file_server.VARIABLE in variables))
+    return replace(options, tail=options.tail + _STREAMS)
 
 
 def _parse(line: str) -> tuple[str | None, tuple[str, int, str] | None]:
     """Return a line as the script wrote it, None for a line of process 1; and the script's end, if it is there."""
     end = entrypoint.read_end(line)
-    text = end[0] if end else line.removesuffix(_FILES_WAIT)
+    text = end[0] if end else line
     return (text if text or text == line else None), end
 
 
-def write(lines: Iterable[str], options: LogOptions, copy: Callable[[], None] | None = None) -> Object | None:
-    """Write lines of a script to this process' streams; return its end if both of its streams say that it lost a task.
+def write(lines: Iterable[str], options: LogOptions, confirms: Callable[[int], bool] | None = None) -> Object | None:
+    """Write lines of a script to this process' streams; return its end if both of its streams say that.
 
-    Calls `copy` when the pod waits for a copy of the script's files.
-
-    Any other end comes from kubelet, which reports it two seconds later.
+    The end is believed if the script lost a task, or if the script's pod confirms the exit code. Any other end comes
+    from kubelet, which reports it two seconds later.
     """
     ended, own = 0, (TensorFlowLines(), TensorFlowLines())
     with contextlib.closing(ScriptOutput(in_place=options.follow and not options.timestamps)) as output:
@@ -287,8 +287,7 @@ def write(lines: Iterable[str], options: LogOptions, copy: Callable[[], None] | 
             is_error = (text or "").startswith(naming.SCRIPT_MARK)
             if text is not None and not (options.brief and own[is_error].include(written)):
                 output.write(f"{time}{space}{written}\n", is_error=is_error)
-            if copy and line.endswith(_FILES_WAIT):
-                copy()
-            if end and (ended := ended + 1) == _STREAMS and error_names.is_task_failure(end[2]):
+            ended += bool(end)
+            if end and ended == _STREAMS and (error_names.is_task_failure(end[2]) or (confirms and confirms(end[1]))):
                 return {"exitCode": end[1], "message": end[2]}
     return None

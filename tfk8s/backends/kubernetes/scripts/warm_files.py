@@ -1,4 +1,4 @@
-"""Copies the files that a script in a warm pod has left, when the script has ended."""
+"""Copies the files that a script in a pod has left, when the script has ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfk8s.backends import downloads
-from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
+from tfk8s.backends.kubernetes.scripts.script_stream import ScriptStream
 from tfk8s.core.script import Download
 from tfk8s.errors import ClusterError
 from tfk8s.task.files import received
@@ -17,7 +17,7 @@ from tfk8s.task.files import received
 class _ArrivingFiles(io.RawIOBase):
     """The archive of the files, as it arrives."""
 
-    def __init__(self, script: WarmScript) -> None:
+    def __init__(self, script: ScriptStream) -> None:
         self._script, self._block = script, b""
 
     def readable(self) -> bool:
@@ -30,7 +30,7 @@ class _ArrivingFiles(io.RawIOBase):
         return count
 
 
-def copy(script: WarmScript, end: dict[str, Any], wanted: Sequence[Download]) -> list[str]:
+def copy(script: ScriptStream, end: dict[str, Any], wanted: Sequence[Download]) -> list[str]:
     """Copy files of a script that has ended; return what was not copied, with the reasons.
 
     Args:

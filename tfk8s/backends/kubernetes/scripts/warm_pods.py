@@ -6,7 +6,6 @@ the scripts of two users share neither files nor processes.
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from collections.abc import Container, Iterable
 
@@ -14,12 +13,11 @@ from tfk8s.backends.kubernetes.api_server import access_review, objects, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.informer import Informer
-from tfk8s.backends.kubernetes.pods import disruptions
 from tfk8s.backends.kubernetes.scripts import namespace_rules, script_jobs, script_pod, script_start
-from tfk8s.backends.kubernetes.workloads import lifetime, script_status
+from tfk8s.backends.kubernetes.workloads import lifetime
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
-from tfk8s.errors import BackendUnreachable, ClusterError
-from tfk8s.render import package_files, rbac, script_job, warm_job
+from tfk8s.errors import ClusterError
+from tfk8s.render import package_files, script_job, warm_job
 from tfk8s.render.pods import Object
 
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -91,7 +89,7 @@ def start(client: Client, cluster: DeployedCluster, ending: Container[str] = ())
     prefix = script_job.object_name(cluster.name, warm_job.key(user, master, idle, digest, cluster.script))
     if found := _oldest(cluster.other_jobs, prefix, ending):
         return found
-    if not _may_forward(client, cluster.namespace):
+    if not access_review.may_connect(client, cluster.namespace):
         return None
     name = f"{prefix}-{secrets.token_hex(2)}"
     collection, rules = paths.collection("Job", cluster.namespace), namespace_rules.read(client, cluster.namespace)
@@ -139,28 +137,3 @@ def _user(client: Client) -> str | None:
         if error.code not in (403, 404):
             raise
     return None
-
-
-def _may_forward(client: Client, namespace: str) -> bool:
-    """Return whether this user may connect to a warm pod."""
-    needed = (permission for permission in rbac.PERMISSIONS if permission.resource == "pods/portforward")
-    return all(access_review.may(client, namespace, permission) for permission in needed)
-
-
-def require_running(client: Client, pod: Object) -> None:
-    """Check that a warm pod goes on, unless the API server does not answer.
-
-    Raises:
-        PodDeleted: the pod is gone.
-        ClusterError: the pod has ended; says why.
-        ScriptLost: Kubernetes removes the pod.
-    """
-    metadata = pod["metadata"]
-    with contextlib.suppress(BackendUnreachable):
-        found = client.find(paths.pod(metadata["namespace"], metadata["name"]))
-        if found is None or found["metadata"]["uid"] != metadata["uid"]:
-            raise script_start.PodDeleted(f"{script_pod.ENDED}: {disruptions.DELETED}")
-        script_pod.require_kept(found, script_pod.ENDED)
-        if end := script_status.ended(found):
-            script_pod.outcome(found, end)
-            raise ClusterError(f"{script_pod.ENDED}: its pod {metadata['name']} has ended")

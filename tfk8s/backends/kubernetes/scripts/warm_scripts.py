@@ -9,9 +9,17 @@ from tfk8s import platforms
 from tfk8s.backends import downloads, foreground_scripts
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.api_server.client import Client
-from tfk8s.backends.kubernetes.scripts import script_jobs, script_pod, script_start, warm_files, warm_pods
+from tfk8s.backends.kubernetes.scripts import (
+    script_jobs,
+    script_pod,
+    script_start,
+    script_stream,
+    warm_files,
+    warm_pods,
+)
 from tfk8s.backends.kubernetes.scripts.end_watch import EndWatch
-from tfk8s.backends.kubernetes.scripts.warm_stream import Unusable, WarmScript
+from tfk8s.backends.kubernetes.scripts.script_stream import Unusable
+from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact
 from tfk8s.core.script import Outcome, Script
@@ -98,7 +106,7 @@ def _outcome(client: Client, script: Script, pod: Object, end: dict[str, Any]) -
         ScriptLost: the process that runs scripts ended, or Kubernetes removed the pod.
     """
     if (end["pod_ends"] and end.get("exit")) or "error" in end:
-        warm_pods.require_running(client, pod)
+        script_stream.require_running(client, pod)
     if end["stopped"] and end.get("exit"):
         raise ClusterError(f"{script_pod.ENDED} by `tfk8s stop`")
     if "error" in end:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 import websocket
-from fakes.web_socket import Stream, client_that_opens
+from fakes.web_socket import client_that_opens
 
 from tfk8s.backends.kubernetes.api_server import errors, streams, web_sockets
-from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable
+from tfk8s.errors import TaskUnreachable
 
 
 def test_a_silent_stream_is_pinged_and_then_closed() -> None:
@@ -113,39 +113,15 @@ def test_no_input(source: str, tmp_path: Path) -> None:
         read = os.open({"an empty file": tmp_path / "empty"}.get(source, "/dev/null"), os.O_RDONLY)
     if source == "closed":
         os.close(read)
-    assert streams.read_stdin(read) is None
+    assert streams.begin_stdin(read) is None
 
 
-def test_a_pipe_is_read_to_its_end() -> None:
+def test_a_pipe_begins_with_what_is_there() -> None:
     read, write = os.pipe()
-    idle = streams.read_stdin(read)
+    assert streams.begin_stdin(read) == b""
     os.write(write, b"one")
-    begun = streams.read_stdin(read)
+    assert streams.begin_stdin(read) == b"one"
     os.write(write, b"two")
+    assert os.read(read, 100) == b"two"
     os.close(write)
-    assert begun is not None
-    assert idle is not None
-    assert list(begun) == [b"one", b"two"]
-    assert list(idle) == []
-
-
-@pytest.mark.parametrize("error", [ClusterError("no"), InvalidInput("no")])
-def test_a_pod_that_can_t_be_attached_to(error: Exception) -> None:
-    def refuse(*_: object) -> None:
-        raise error
-
-    client = client_that_opens(None)
-    client.transport.with_credentials = refuse
-    failures: list[Exception] = []
-    streams.send_stdin(client, "ns", "pod", "script", iter([b"in"]), failures.append)
-    assert failures == [error]
-
-
-def test_broken_standard_input_closes_the_pods() -> None:
-    def blocks() -> Iterator[bytes]:
-        yield b"in"
-        raise OSError
-
-    stream = Stream()
-    streams.send_stdin(client_that_opens(stream), "ns", "pod", "script", blocks(), print)
-    assert (stream.sent, stream.closed) == ([b"\0in"], True)
+    assert streams.begin_stdin(read) is None

@@ -27,6 +27,7 @@ from tfk8s.backends.kubernetes.api_server.errors import ApiError, NoResponse
 from tfk8s.backends.kubernetes.api_server.transport import Transport
 from tfk8s.errors import BackendUnreachable, ClusterError, InvalidInput
 
+PORTS = "/api/v1/namespaces/ns/pods/pod/portforward"
 V1 = "client.authentication.k8s.io/v1"
 PAIR = {
     "client-certificate-data": base64.b64encode(key_pair.CERTIFICATE).decode(),
@@ -210,12 +211,12 @@ def request(client: Client) -> object:
 
 
 def stream(client: Client) -> None:
-    streams.attach(client, "ns", "pod", "script").shutdown()
+    streams.open_stream(client, PORTS, [("ports", 1)]).shutdown()
 
 
 def both(client: Client) -> list[object]:
     """Return the response to a request, and the first message of a WebSocket."""
-    opened = streams.attach(client, "ns", "pod", "script")
+    opened = streams.open_stream(client, PORTS, [("ports", 1)])
     try:
         assert opened.sock is not None
         assert opened.sock.gettimeout() is None
@@ -725,7 +726,7 @@ def are_closed(connections: list[socket.socket]) -> bool:
 def test_a_stream_that_the_api_server_closes(
     connect: Callable[..., Client], secure: Service, connections: list[socket.socket]
 ) -> None:
-    opened = streams.attach(connect(secure, **TRUSTED), "ns", "pod", "script")
+    opened = streams.open_stream(connect(secure, **TRUSTED), PORTS, [("ports", 1)])
     assert [opened.recv_data_frame()[0] for _ in range(2)] == [
         websocket.ABNF.OPCODE_BINARY,
         websocket.ABNF.OPCODE_CLOSE,

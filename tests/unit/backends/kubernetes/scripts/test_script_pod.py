@@ -224,18 +224,16 @@ def test_a_script_that_ends_while_its_pod_is_removed_has_succeeded() -> None:
     assert follow(ScriptedInformer(pod(RUNNING), ended(0, DRAINED, deleted=True))) == Outcome(0)
 
 
-FILES_WAIT = entrypoint.FILES_WAIT.decode()
+class PlayedStream:
+    """Stands for the stream to a script's pod: notes what is asked of it."""
 
-
-class Files:
-    """Stands for the files of a script: notes what happens to them."""
-
-    def __init__(self, *, can_interrupt: bool = False) -> None:
-        self.can_interrupt = can_interrupt
+    def __init__(self, *, can_interrupt: bool = False, confirmed: int | None = 0) -> None:
+        self.can_interrupt, self.confirmed = can_interrupt, confirmed
         self.calls: list[str] = []
 
-    def copy(self) -> None:
-        self.calls.append("copy")
+    def confirms(self, code: int) -> bool:
+        self.calls.append(f"confirms {code}")
+        return code == self.confirmed
 
     def interrupt(self) -> bool:
         self.calls.append("interrupt")
@@ -246,15 +244,16 @@ class Files:
         return outcome
 
 
-def test_files_are_copied_when_the_pod_waits(capsys: pytest.CaptureFixture[str]) -> None:
-    files = Files()
-    informer = ScriptedInformer(ended(0), lines=["", f"unfinished{FILES_WAIT}", f"{END}0 ", f"{END}0 "])
-    options = LogOptions(follow=True)
-    assert script_pod.follow(informer, CLUSTER, NAME, options, files) == Outcome(0)  # type: ignore[arg-type]
-    assert files.calls == ["copy"]
-    assert capsys.readouterr() == ("\nunfinished\n", "")
-    follow(informer)
-    assert capsys.readouterr() == ("\nunfinished\n", "")
+@pytest.mark.parametrize(("confirmed", "code"), [(5, 5), (None, 7)])
+def test_an_end_that_the_stream_confirms_needs_no_kubelet(
+    capsys: pytest.CaptureFixture[str], confirmed: int | None, code: int
+) -> None:
+    stream, end = PlayedStream(confirmed=confirmed), f"{END}5 "
+    informer = ScriptedInformer(*[pod(RUNNING)] * 2, ended(7), lines=["one", end, end])
+    outcome = script_pod.follow(informer, CLUSTER, NAME, LogOptions(follow=True), stream)  # type: ignore[arg-type]
+    assert outcome == Outcome(code)
+    assert stream.calls == ["confirms 5"]
+    assert capsys.readouterr() == ("one\n", "")
 
 
 class InterruptedInformer(ScriptedInformer):
@@ -274,16 +273,16 @@ class InterruptedInformer(ScriptedInformer):
 
 @pytest.mark.parametrize(
     ("can_interrupt", "calls", "out"),
-    [(True, ["interrupt", "copy", "report 130"], "one\ntwo\n"), (False, ["interrupt"], "one\n")],
+    [(True, ["interrupt", "confirms 130", "report 130"], "one\ntwo\n"), (False, ["interrupt"], "one\n")],
 )
 def test_files_are_copied_after_ctrl_c(
     capsys: pytest.CaptureFixture[str], can_interrupt: bool, calls: list[str], out: str
 ) -> None:
-    files = Files(can_interrupt=can_interrupt)
-    informer = InterruptedInformer(pod(RUNNING), pod(RUNNING), ended(130), lines=["one", "two", FILES_WAIT])
+    stream, end = PlayedStream(can_interrupt=can_interrupt, confirmed=130), f"{END}130 "
+    informer = InterruptedInformer(pod(RUNNING), pod(RUNNING), ended(130), lines=["one", "two", end, end])
     with pytest.raises(KeyboardInterrupt):
-        script_pod.follow(informer, CLUSTER, NAME, LogOptions(follow=True), files)  # type: ignore[arg-type]
-    assert (files.calls, capsys.readouterr().out) == (calls, out)
+        script_pod.follow(informer, CLUSTER, NAME, LogOptions(follow=True), stream)  # type: ignore[arg-type]
+    assert (stream.calls, capsys.readouterr().out) == (calls, out)
 
 
 @pytest.mark.parametrize(("version", "tail", "lines"), [(pod(RUNNING), 5, 5), (ended(0), None, None), (ended(0), 5, 7)])

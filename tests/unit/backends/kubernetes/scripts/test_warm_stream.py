@@ -17,7 +17,7 @@ import pytest
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import streams
-from tfk8s.backends.kubernetes.scripts import warm_stream
+from tfk8s.backends.kubernetes.scripts import script_stream
 from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
 from tfk8s.errors import ClusterError
 from tfk8s.sessions.warm import channel
@@ -206,7 +206,7 @@ def test_a_pod_that_is_no_warm_pod_ends_the_command(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("kind", [None, 77, channel.BEGUN])
 def test_files_that_do_not_come_have_an_end(monkeypatch: pytest.MonkeyPatch, kind: int | None) -> None:
-    monkeypatch.setattr(warm_stream, "FILES_TIMEOUT", 0.1)
+    monkeypatch.setattr(script_stream, "FILES_TIMEOUT", 0.1)
     monkeypatch.setattr(channel, "PING_INTERVAL", 0.01)
     near, far = socket.socketpair()
     monkeypatch.setattr(streams, "dial", lambda *_: near)
@@ -236,4 +236,4 @@ def test_connections_that_break_at_once_are_spaced(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(streams, "dial", dial)
     with contextlib.ExitStack() as peers, contextlib.closing(WarmScript(None, POD)) as script:  # type: ignore[arg-type]
         assert script.run(REQUEST, b"") == END
-    assert waits == [warm_stream.REDIAL_INTERVAL] * 3
+    assert waits == [script_stream.REDIAL_INTERVAL] * 3

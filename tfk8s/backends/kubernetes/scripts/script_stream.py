@@ -1,0 +1,252 @@
+"""The stream to the pod of a script: its connection, which another may replace, input, and files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Collection
+from typing import Any
+
+from tfk8s import polling
+from tfk8s.backends.kubernetes.api_server import paths, streams
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.pods import disruptions
+from tfk8s.backends.kubernetes.scripts import script_pod, script_start
+from tfk8s.backends.kubernetes.workloads import script_status
+from tfk8s.errors import BackendUnreachable, ClusterError, TaskUnreachable
+from tfk8s.render.pods import Object
+from tfk8s.sessions.warm import channel
+from tfk8s.sessions.warm.channel import Channel
+
+CONNECT_TIMEOUT = 30.0  # until process 1 of a pod that has just started listens
+FILES_TIMEOUT = 2 * channel.RESUME_TIMEOUT  # for the next part of a script's files
+REDIAL_INTERVAL = 1.0  # at least, between two connections
+BLOCK = 1 << 16
+_FLAGS = ("pod_ends", "out_of_memory", "files", "stopped")
+_EXITS = range(-64, 256)  # the codes of processes, and signals
+
+
+class Unusable(Exception):
+    """The pod takes no connection, or no script."""
+
+
+class ScriptStream:
+    """A stream to a pod of a script.
+
+    Args:
+        client: the API server.
+        pod: the pod.
+    """
+
+    _resume_timeout = channel.RESUME_TIMEOUT
+    _gone = "the script was ended: its connection was broken for too long, or its pod ends"
+    _lost = "after which the pod ends the script"
+    _refused = "which ends the script"
+    _help: str | None = "`tfk8s submit --detach` runs a script that needs no connection"
+
+    def __init__(self, client: Client, pod: Object) -> None:
+        self._client, self._pod = client, pod
+        self._name = f"script-{secrets.token_hex(3)}"
+        self._channel = Channel()
+        self._dialled = 0.0
+        self._end: dict[str, Any] | None = None
+        self._files, self._has_files = b"", False  # of those that have arrived, what is not read; whether all have
+        self._is_known = False  # to the pod
+        self._input: int | None = None
+        self._signals, self._signals_end = socket.socketpair()  # wakes a wait, also on Windows
+
+    def _close(self) -> None:
+        """End the connection."""
+        self._channel.detach()
+        self._signals.close()
+        self._signals_end.close()
+
+    def read_files(self) -> bytes:
+        """Return the next part of the archive of the script's files, after the script's end; b"" at the archive's end.
+
+        Raises:
+            ClusterError, ScriptLost: as `run`; or nothing comes for too long.
+        """
+        deadline = time.monotonic() + FILES_TIMEOUT
+        while not (self._files or self._has_files):
+            if time.monotonic() > deadline:
+                raise ClusterError(f"its pod sent nothing of them for {FILES_TIMEOUT:g} s")
+            self._reconnected_step()
+        part, self._files = self._files, b""
+        return part
+
+    # ---- the connection ----
+
+    def _connect(self) -> None:
+        """Connect to the pod, whose process 1 may have started just now."""
+        retries = polling.Retries(CONNECT_TIMEOUT)
+        try:
+            while not self._dial():
+                require_running(self._client, self._pod)
+                if not retries.wait():
+                    raise Unusable
+        except ClusterError as error:  # the pod ends now
+            raise Unusable from error
+
+    def _dial(self) -> bool:
+        """Connect to the pod, and continue where the last connection ended; return whether a process answers.
+
+        Raises:
+            Unusable: the user may not connect to the pod.
+            ClusterError: the pod does not know the script any more, or is no warm pod.
+        """
+        self._dialled = time.monotonic()
+        metadata = self._pod["metadata"]
+        try:
+            connection = streams.dial(self._client, metadata["namespace"], metadata["name"], channel.PORT)
+        except ApiError as error:
+            raise Unusable from error
+        except (TaskUnreachable, BackendUnreachable):
+            return False
+        try:
+            position = {"received": self._channel.received, "is_new": not self._is_known}
+            channel.say_hello(connection, {"script": self._name, **position})
+            hello = channel.hear_hello(connection)
+        except OSError:
+            connection.close()
+            return False
+        if "gone" in hello:
+            connection.close()
+            raise ClusterError(self._gone, help=self._help)
+        received = hello.get("received")
+        if not isinstance(received, int):
+            connection.close()
+            raise damaged_stream()
+        self._channel.attach(connection, received)
+        self._is_known = True
+        return True
+
+    def _reconnect(self) -> None:
+        """Connect again after a connection broke.
+
+        Raises:
+            ClusterError, ScriptLost: the pod is gone, or can't be reached in time.
+        """
+        retries = polling.Retries(self._resume_timeout)
+        if time.monotonic() - self._dialled < REDIAL_INTERVAL:
+            retries.wait(REDIAL_INTERVAL)
+        try:
+            while not self._dial():
+                require_running(self._client, self._pod)
+                if not retries.wait():
+                    raise ClusterError(
+                        f"lost sight of the script: no connection to its pod for {self._resume_timeout:g} s, "
+                        f"{self._lost}",
+                        help=self._help,
+                    )
+        except Unusable as error:  # the script runs, and may not run twice
+            raise ClusterError(
+                f"lost sight of the script: you may not connect to its pod any more, {self._refused}", help=self._help
+            ) from error
+
+    # ---- copying ----
+
+    def _reconnected_step(self) -> None:
+        """Wait for something to do, and do it, after connecting again if the connection is broken."""
+        if self._channel.connection is None:
+            self._reconnect()
+        self._step()
+
+    def _step(self) -> None:
+        """Wait for something to do, and do it."""
+        connection = self._channel.connection
+        assert connection is not None
+        sources = {connection.fileno(), self._signals.fileno()}
+        if self._input is not None and self._reads_input() and not self._channel.is_full:
+            sources.add(self._input)
+        sink = connection.fileno() if self._channel.has_output else None
+        ready = polling.ready(sources, channel.PING_INTERVAL, sink=sink)
+        self._channel.write()
+        self._send_signals(ready)
+        if self._input is not None and self._input in ready:
+            self._send_input(self._input)
+        if connection.fileno() in ready:
+            try:
+                frames = self._channel.read()
+            except channel.Damaged as error:
+                raise damaged_stream() from error
+            for end in (data for kind, data in frames if kind == channel.END):
+                self._end, self._input = parse_end(end), None  # what is left to write needs no connection
+            for kind, data in frames:
+                self._take(kind, data)
+            self._channel.acknowledge()
+        self._channel.keep_alive()
+
+    def _reads_input(self) -> bool:
+        """Return whether this process' input may be read now."""
+        return True
+
+    def _send_signals(self, ready: Collection[int]) -> None:
+        if self._signals.fileno() in ready:
+            for number in self._signals.recv(16):
+                self._channel.send(channel.SIGNAL, str(number).encode())
+
+    def _send_input(self, source: int) -> None:
+        try:
+            block = os.read(source, BLOCK)
+        except OSError:
+            block = b""
+        self._channel.send(channel.INPUT, block)
+        if not block:
+            self._input = None
+
+    def _take(self, kind: int, data: bytes) -> None:
+        """Take a frame of the pod that is not the end."""
+        if kind == channel.FILES and self._end is not None:
+            self._files, self._has_files = self._files + data, not data
+
+
+def require_running(client: Client, pod: Object) -> None:
+    """Check that a pod of a script goes on, unless the API server does not answer.
+
+    Raises:
+        PodDeleted: the pod is gone.
+        ClusterError: the pod has ended; says why.
+        ScriptLost: Kubernetes removes the pod.
+    """
+    metadata = pod["metadata"]
+    with contextlib.suppress(BackendUnreachable):
+        found = client.find(paths.pod(metadata["namespace"], metadata["name"]))
+        if found is None or found["metadata"]["uid"] != metadata["uid"]:
+            raise script_start.PodDeleted(f"{script_pod.ENDED}: {disruptions.DELETED}")
+        script_pod.require_kept(found, script_pod.ENDED)
+        if end := script_status.ended(found):
+            script_pod.outcome(found, end)
+            raise ClusterError(f"{script_pod.ENDED}: its pod {metadata['name']} has ended")
+
+
+def parse_end(data: bytes) -> dict[str, Any]:
+    """Return the frame `END`, which any program in the pod may have sent.
+
+    Raises:
+        ClusterError: the frame is no warm pod's.
+    """
+    with contextlib.suppress(ValueError, RecursionError):
+        end = json.loads(data)
+        if isinstance(end, dict) and ("refused" in end or _is_end(end)):
+            return end
+    raise damaged_stream()
+
+
+def _is_end(end: dict[str, Any]) -> bool:
+    is_result = end.get("exit") in _EXITS if "exit" in end else isinstance(end.get("error"), str)
+    are_known = isinstance(end.get("since"), int | float) and isinstance(end.get("note"), str)
+    return is_result and are_known and all(isinstance(end.get(flag), bool) for flag in _FLAGS)
+
+
+def damaged_stream() -> ClusterError:
+    """Return the error for what no warm pod sends."""
+    return ClusterError(
+        "lost sight of the script: its pod sent what no warm pod of tfk8s sends",
+        help="`tfk8s submit --fresh` runs the script in a pod of its own",
+    )
