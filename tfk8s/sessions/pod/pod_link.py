@@ -42,6 +42,7 @@ class PodLink(ClientLink):
             os.set_blocking(source, False)
         self._sending, self._client = threading.Lock(), ""
         self._is_known = False  # a client has connected
+        self._is_cut = False  # the script has a part of its input alone, which the client must learn
         self._paths: Sequence[str] = ()
         self._has_ended = False
         self._ended_at = 0.0
@@ -73,10 +74,12 @@ class PodLink(ClientLink):
             ipc.send(self._process_1, message, descriptors)
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
+        while self._listener.fileno() >= 0:
+            try:
                 connection, _ = self._listener.accept()
                 threading.Thread(target=self._greet, args=(connection,), daemon=True).start()
+            except (OSError, RuntimeError):  # no descriptor or thread is free
+                threading.Event().wait(_STEP)
 
     def _greet(self, connection: socket.socket) -> None:
         """Hand a connection of the client to the other thread. Any program in the pod may connect."""
@@ -87,7 +90,7 @@ class PodLink(ClientLink):
                 return
             with self._sending:
                 self._client = self._client or name
-            if name == self._client:
+            if name == self._client and not self._is_cut:
                 self._tell({"attach": received}, [connection.fileno()])
             else:
                 channel.say_hello(connection, {"gone": True})
@@ -109,9 +112,8 @@ class PodLink(ClientLink):
 
     def _check_times(self) -> None:
         absence = self._absence()
-        if absence > channel.CLIENT_TIMEOUT and self._input is not None:  # the client is gone
-            self._input_ends = True
-            self._pending.clear()
+        if absence > channel.CLIENT_TIMEOUT and self._input is not None and not self._input_ends:  # the client is gone
+            self._is_cut = self._input_ends = True
             self._write_input()
         if self._has_ended:
             is_done = self._is_known and not self._outputs and self._channel.is_acknowledged

@@ -104,7 +104,8 @@ class ClientLink:
             return
         message, descriptors = received
         if "attach" in message:
-            self.attach(socket.socket(fileno=descriptors[0]), message["attach"])
+            for descriptor in descriptors:  # none if this process may open no more
+                self.attach(socket.socket(fileno=descriptor), message["attach"])
         else:
             self._on_message(message)
 

@@ -116,6 +116,7 @@ def test_input_ends_when_the_client_stays_away(pod: Pod, monkeypatch: pytest.Mon
     monkeypatch.setattr(channel, "CLIENT_TIMEOUT", 0.0)
     one.detach()
     assert pod.read() == b""
+    assert pod.connect(one) == {"gone": True}, "the client learns that the script has a part of its input"
 
 
 def test_a_folder_appears_when_it_is_complete(pod: Pod) -> None:

@@ -13,11 +13,10 @@ from tfk8s import spans
 from tfk8s.backends import downloads
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
-from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.scripts import warm_files
+from tfk8s.backends.kubernetes.scripts import script_stream, warm_files
 from tfk8s.backends.kubernetes.scripts.script_stream import BLOCK, ScriptStream, Unusable
 from tfk8s.core.script import Download, Outcome
-from tfk8s.errors import ClusterError
+from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.log import log
 from tfk8s.render.pods import Object
 from tfk8s.sessions.warm import channel
@@ -25,8 +24,9 @@ from tfk8s.sessions.warm import channel
 INTERRUPT_TIMEOUT = 60.0
 _END_TIMEOUT = 5.0  # between the end in the log and the end of the stream
 _CLOSE_TIMEOUT = 1.0
-_STDIN = 0
+STDIN = 0
 _WAKE = 0  # no signal's number
+_INPUT = "standard input", "give it none: < /dev/null"
 
 
 class PodScript(ScriptStream):
@@ -41,7 +41,7 @@ class PodScript(ScriptStream):
     """
 
     _resume_timeout = channel.CLIENT_TIMEOUT
-    _gone = "another command has connected to the script's pod"
+    _gone = "the script's pod takes this command's connection no more"
     _lost, _refused = "which goes on", "where the script goes on"
     _help = None
 
@@ -66,15 +66,19 @@ class PodScript(ScriptStream):
         Raises:
             ClusterError: the pod is gone, has no room, or can't be reached.
         """
-        for start in range(0, len(archive), BLOCK):
-            self._channel.send(channel.ARCHIVE, archive[start : start + BLOCK])
-        self._channel.send(channel.ARCHIVE)
         with spans.part("upload folder") as part:
             part[spans.FOLDER_SIZE] = len(archive)
             try:
                 self._connect()
             except Unusable as error:
+                if isinstance(error.__cause__, ScriptLost):  # `--retries` runs the script again
+                    raise error.__cause__ from error
                 raise ClusterError(f"the script's folder can't be sent to its pod: {_reason(error)}") from error
+            for start in range(0, len(archive), BLOCK):
+                self._channel.send(channel.ARCHIVE, archive[start : start + BLOCK])
+                while self._end is None and self._channel.is_full:
+                    self._reconnected_step()
+            self._channel.send(channel.ARCHIVE)
             while self._end is None and not self._channel.is_acknowledged:
                 self._reconnected_step()
         if self._end is not None and "error" in self._end:
@@ -96,12 +100,14 @@ class PodScript(ScriptStream):
 
     def confirms(self, code: int) -> bool:
         """Return whether the script has ended with this exit code, as its log says; wait for the copy of its files."""
-        self._is_done.wait(_END_TIMEOUT)
-        return self._is_done.is_set() and self._failure is None and self._end is not None and self._end["exit"] == code
+        if self._is_known:
+            self._is_done.wait(_END_TIMEOUT)
+        return self._is_done.is_set() and self._failure is None and (self._end or {}).get("exit") == code
 
     def interrupt(self) -> bool:
         """Interrupt the script, so that its files can be copied; return False if there is nothing to wait for."""
         if not self._wanted or self._end is not None or self._is_done.is_set():
+            self.report_loss()
             return False
         log.warning("the script ends, then its files are copied; Ctrl-C again leaves them behind")
         self._signals_end.send(bytes([signal.SIGINT]))
@@ -120,7 +126,8 @@ class PodScript(ScriptStream):
         if self._wanted and self._end is not None:
             self._is_done.wait()  # a copy has limits of its own
         if self._wanted and self._problems is None:
-            self._problems = ["its files were not copied: its pod did not wait for that"]
+            reason = "its pod did not wait for that" if self._failure is None else _reason(self._failure)
+            self._problems = [f"its files were not copied: {reason}"]
         return downloads.report(self._problems or (), outcome)
 
     def report_loss(self) -> None:
@@ -129,20 +136,22 @@ class PodScript(ScriptStream):
         if self._wanted and self._problems is None:
             log.warning("the script's files were not copied")
 
-    def require_input(self) -> None:
-        """Check that a script that was ended had a way to its input.
+    def require_connection(self) -> None:
+        """Check that a script that was ended had the connection that it needed.
 
         Raises:
             ClusterError: it had none.
         """
         if self._is_discarded:
             assert self._failure is not None
+            what, cure = _INPUT if self._begun is not None else ("files", "leave out --get and --trace")
             raise ClusterError(
-                f"the script's standard input can't be passed on: {_reason(self._failure)}",
-                help="give it none: < /dev/null",
+                f"the script's {what} can't be passed on: {_reason(self._failure)}", help=cure
             ) from self._failure
 
     def _on_limit(self) -> None:
+        if self._end is not None:  # its files are on their way
+            return
         log.warning("the script did not end within %g s", self._end_timeout)
         self._delete()
 
@@ -161,7 +170,7 @@ class PodScript(ScriptStream):
 
     def _run(self) -> None:
         if self._begun is not None:
-            self._input = _STDIN
+            self._input = STDIN
             if self._begun:
                 self._channel.send(channel.INPUT, self._begun)
         try:
@@ -170,17 +179,33 @@ class PodScript(ScriptStream):
             while self._end is None and not self._is_closed:
                 self._reconnected_step()
             if self._end is not None and not self._is_closed:
+                self._cancel_limit()
                 self._problems = warm_files.copy(self, self._end, self._wanted)
-        except ClusterError as error:
+        except (ClusterError, Unusable) as error:
             self._failure = error
-        except Unusable as error:
-            self._failure = error
-            if self._begun is not None and isinstance(error.__cause__, ApiError | None):  # else the pod has ended
-                self._is_discarded = True  # the script would wait for its input
-                self._delete()
+            if not self._is_closed:
+                self._end_useless_script(error)
         finally:
             self._channel.detach()
             self._is_done.set()
+
+    def _end_useless_script(self, error: Exception) -> None:
+        """End a script that would go on with a part of its input, or that nobody can take files from."""
+        try:
+            script_stream.require_running(self._client, self._pod)
+        except ClusterError:  # its pod has ended
+            return
+        is_sent = self._input is None and self._channel.is_acknowledged
+        if (self._begun is not None and not is_sent) or (self._wanted and not self._is_known):
+            self._is_discarded = True
+            self._delete()
+        elif self._wanted:
+            log.warning("the script's files can't be copied: %s", _reason(error))
+
+    def _dial(self) -> bool:
+        if self._is_closed:
+            raise ClusterError("the command ends")
+        return super()._dial()
 
     def _reconnected_step(self) -> None:
         if self._is_closed:

@@ -43,8 +43,8 @@ def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes
     may_connect = access_review.may_connect(client, cluster.namespace)
     if not may_connect and (begun is not None or script.downloads):
         raise ClusterError(
-            f"the script's {'files' if script.downloads else 'standard input'} can't be passed on: you may not connect "
-            f"to pods (pods/portforward) in namespace {cluster.namespace}",
+            f"the script's {'files' if script.downloads else 'standard input'} can't be passed on: "
+            f"{_no_connection(cluster)}",
             help="leave out --get and --trace" if script.downloads else "give it none: < /dev/null",
         )
     attached = {channel.CLIENT_VARIABLE: "" if begun is None else channel.HAS_INPUT} if may_connect else {}
@@ -63,7 +63,7 @@ def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes
         except ClusterError:
             if stream is not None:
                 stream.report_loss()
-                stream.require_input()
+                stream.require_connection()
             require_cluster(client, cluster, script)
             raise
         return outcome if stream is None else stream.report(outcome)
@@ -129,6 +129,11 @@ def _create(
         gpus=gpus,
         resources=resources,
     )
+    if not small and not (attached or access_review.may_connect(client, cluster.namespace)):
+        raise ClusterError(
+            f"the script's folder has {len(archive)} bytes, and can't be sent: {_no_connection(cluster)}",
+            help="name in .tfk8signore what the script does not need: a small folder needs no connection",
+        )
     with spans.part("create script job"):
         name = create_job(client, cluster, master, run, {script_job.ARCHIVE: archive} if small else {})
     stream = None
@@ -145,6 +150,10 @@ def _create(
         delete_job(client, cluster, name)
         raise
     return name, stream
+
+
+def _no_connection(cluster: DeployedCluster) -> str:
+    return f"you may not connect to pods (pods/portforward) in namespace {cluster.namespace}"
 
 
 def create_job(

@@ -40,7 +40,7 @@ def copy(script: ScriptStream, end: dict[str, Any], wanted: Sequence[Download]) 
     """
     if not wanted:
         return []
-    if not end["files"]:
+    if not end.get("files"):
         return ["its files were not copied: its pod ends"]
     source = io.BufferedReader(_ArrivingFiles(script))
     try:

@@ -16,7 +16,7 @@ import pytest
 from tfk8s import polling
 from tfk8s.backends.downloads import parse
 from tfk8s.backends.kubernetes.api_server import errors, streams
-from tfk8s.backends.kubernetes.scripts import script_stream
+from tfk8s.backends.kubernetes.scripts import pod_stream, script_stream
 from tfk8s.backends.kubernetes.scripts.pod_stream import PodScript
 from tfk8s.core.script import Outcome
 from tfk8s.errors import ClusterError, TaskUnreachable
@@ -162,7 +162,7 @@ def test_input_goes_on_where_it_has_begun(
     (reader, source), (rest, typed) = os.pipe(), os.pipe()
     pod = Pod(tmp_path, source)
     monkeypatch.setattr(streams, "dial", pod.dial)
-    monkeypatch.setattr("tfk8s.backends.kubernetes.scripts.pod_stream._STDIN", rest)
+    monkeypatch.setattr("tfk8s.backends.kubernetes.scripts.pod_stream.STDIN", rest)
     made(begun=b"one ").start()
     os.write(typed, b"two")
     os.close(typed)
@@ -222,20 +222,71 @@ def test_a_pod_that_ends_sends_no_files(pod: Pod, made: Callable[..., PodScript]
         script.report(Outcome(0))
 
 
-def test_a_script_that_can_not_get_its_input_is_ended(
-    monkeypatch: pytest.MonkeyPatch, made: Callable[..., PodScript]
-) -> None:
+@pytest.mark.parametrize(
+    ("begun", "wanted", "what"),
+    [(b"in", (), "standard input"), (None, ("model",), "files"), (b"", ("model",), "standard input")],
+)
+def test_a_script_that_needs_a_connection_and_gets_none_is_ended(
+    begun: bytes | None, wanted: tuple[str, ...], what: str, monkeypatch: pytest.MonkeyPatch,
+    made: Callable[..., PodScript],
+) -> None:  # fmt: skip
     def dial(*_: object) -> None:
         raise errors.ApiError(403, "you may not connect")
 
     monkeypatch.setattr(streams, "dial", dial)
     client = Client()
-    script = made(client, begun=b"in")
+    monkeypatch.setattr(script_stream, "require_running", lambda *_: None)
+    script = made(client, *wanted, begun=begun)
     script.start()
+    polling.wait_until(lambda: client.deleted == ["/api/v1/namespaces/ns/pods/pod"], "the end of the script", 20)
     assert not script.confirms(0)
-    assert client.deleted == ["/api/v1/namespaces/ns/pods/pod"]
-    with pytest.raises(ClusterError, match=r"^the script's standard input can't be passed on: you may not connect"):
-        script.require_input()
+    with pytest.raises(ClusterError, match=rf"^the script's {what} can't be passed on: you may not connect"):
+        script.require_connection()
+
+
+def test_a_script_that_got_a_part_of_its_input_is_ended(
+    pod: Pod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Callable[..., PodScript]
+) -> None:
+    def dial(*_: object) -> socket.socket:
+        if pod.dials:
+            raise errors.ApiError(403, "you may not connect")
+        return pod.dial()
+
+    rest, typed = os.pipe()
+    pod.cut_after = [20]
+    monkeypatch.setattr(streams, "dial", dial)
+    monkeypatch.setattr(pod_stream, "STDIN", rest)
+    client = Client()
+    script = made(client, begun=b"one ")
+    script.start()
+    polling.wait_until(lambda: client.deleted, "the end of the script", 20)
+    with pytest.raises(ClusterError, match=r"standard input can't be passed on: .* you may not connect to its pod"):
+        script.require_connection()
+    for descriptor in (rest, typed):
+        os.close(descriptor)
+
+
+def test_files_that_are_on_their_way_have_no_limit(
+    pod: Pod, made: Callable[..., PodScript], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "kill", lambda *_: None)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/model").write_bytes(BIG)
+    client, copy_files = Client(), pod_stream.warm_files.copy
+
+    def copy(script: Any, *arguments: Any) -> list[str]:
+        assert script._limit.finished.is_set()
+        script._on_limit()  # as if the limit had been reached just before
+        return copy_files(script, *arguments)
+
+    monkeypatch.setattr(pod_stream.warm_files, "copy", copy)
+    script = made(client, f"{tmp_path}/there/model")
+    script.start()
+    assert script.interrupt()
+    pod.end(130, f"{tmp_path}/there/model").join(20)
+    assert script.report(Outcome(130)) == Outcome(130)
+    assert (tmp_path / "model").read_bytes() == BIG
+    assert client.deleted == []
 
 
 def test_a_script_whose_pod_has_ended_needs_no_stream(
@@ -252,10 +303,11 @@ def test_a_script_whose_pod_has_ended_needs_no_stream(
     client = Client()
     script = made(client, "model", begun=b"in")
     script.start()
+    assert script._is_done.wait(20)
     assert not script.confirms(0)
-    script.require_input()
+    script.require_connection()
     script.report_loss()
     assert client.deleted == []
     assert caplog.messages == ["the script's files were not copied"]
-    with pytest.raises(ClusterError, match="its files were not copied: its pod did not wait for that"):
+    with pytest.raises(ClusterError, match="its files were not copied: its pod has ended"):
         script.report(Outcome(0))

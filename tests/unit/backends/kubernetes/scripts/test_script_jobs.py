@@ -42,17 +42,24 @@ class Client:
 
 
 @pytest.mark.parametrize("size", [1, 551_000, 700_000, ROOM, ROOM + 1, LIMIT])
-def test_a_secret_is_never_over_its_limit(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+@pytest.mark.parametrize("may_connect", [True, False])
+def test_a_secret_is_never_over_its_limit(monkeypatch: pytest.MonkeyPatch, size: int, *, may_connect: bool) -> None:
     sent: list[bytes] = []
     monkeypatch.setattr(namespace_rules, "read", lambda client, namespace: {})
     monkeypatch.setattr(script_pod, "wait_for_start", lambda *arguments: {"metadata": {"name": "pod"}})
     monkeypatch.setattr(PodScript, "upload", lambda _, archive: sent.append(archive))
+    monkeypatch.setattr(access_review, "may_connect", lambda *_: may_connect)
     client, archive = Client(), os.urandom(size)
     items = [item for item in render.objects(job_file(image="tf:1"), "ns") if item["kind"] == "StatefulSet"]
     cluster = deployed.describe(
         [{**item, "metadata": {"namespace": "ns", "uid": "", **item["metadata"]}} for item in items]
     )
     informer: Any = SimpleNamespace(client=client)
+    if size > ROOM and not may_connect:
+        with pytest.raises(ClusterError, match=r"^the script's folder has \d+ bytes, and can't be sent: you may not"):
+            script_jobs._create(informer, cluster, Script(path=Path("a.py")), archive)
+        assert not client.created
+        return
     _, stream = script_jobs._create(informer, cluster, Script(path=Path("a.py")), archive)
     if stream is not None:
         stream.close()
