@@ -17,6 +17,7 @@ from tfk8s.core.programs import end_message
 from tfk8s.render import placement
 from tfk8s.render.pods import Object
 
+NOW = time.time()  # of all tests: events are made when pytest collects, which may be long before a test runs
 RUNS: Object = {"running": {}}
 CRASHED: Object = {"terminated": {"exitCode": 1, "reason": "Error"}}
 KILLED: Object = {"terminated": {"exitCode": 137, "reason": "Error"}}
@@ -131,7 +132,7 @@ class Events:
 
 
 def moment(ago: float) -> str:
-    return datetime.fromtimestamp(time.time() - ago, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(NOW - ago, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def server(ago: float, node: str = "good") -> Object:
