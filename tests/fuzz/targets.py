@@ -27,7 +27,7 @@ from tfk8s.log import log
 from tfk8s.sessions.cluster.create_session import SessionFields
 from tfk8s.sessions.cluster.elastic_requests import FillingStream
 from tfk8s.sessions.http2_proxy import ProxiedConnection
-from tfk8s.sessions.warm import channel
+from tfk8s.sessions.stream import channel
 from tfk8s.task import probe, wire
 from tfk8s.task.files import received
 from tfk8s.task.programs import archive

@@ -16,7 +16,7 @@ from typing import Any
 from clusters import children
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes.scripts import script_archive, warm_files
+from tfk8s.backends.kubernetes.scripts import arriving_files, script_archive
 from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
 from tfk8s.core.script import Download
 from tfk8s.errors import TaskUnreachable
@@ -65,7 +65,7 @@ class WarmPod:
         request, archive = self.pack(text, wanted=wanted, **options)
         with contextlib.closing(WarmScript(None, POD)) as running:  # type: ignore[arg-type]
             end = running.run(request, archive)
-            return end, warm_files.copy(running, end, wanted)
+            return end, arriving_files.copy(running, end, wanted)
 
     def processes(self) -> dict[int, int]:
         """Return the number of open files of process 1 and its children, 0 for a zombie."""

@@ -50,6 +50,7 @@ _SCRIPT = (
     *_BOTH, "features/__init__.py", "features/timeline/__init__.py", "features/timeline/pod.py",
     "features/timeline/step_stats.py", "features/timeline/steps.py",
     "sessions/*.py", "sessions/cluster/*.py", "sessions/eager/*.py", "sessions/forks/*.py", "sessions/pod/*.py",
+    "sessions/stream/*.py",
     "sessions/warm/*.py",
     "task/programs/__init__.py", "task/programs/archive.py", "task/programs/custom_operations.py",
     "task/programs/folder_writer.py", "task/programs/hints.py", "task/programs/import_variables.py",

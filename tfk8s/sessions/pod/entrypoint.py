@@ -32,8 +32,8 @@ from tfk8s.sessions.forks.escalation import catches_sigterm
 from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.pod import pod_link
 from tfk8s.sessions.pod.pod_link import PodLink
+from tfk8s.sessions.stream import channel
 from tfk8s.sessions.task_monitor import TaskMonitor, connect
-from tfk8s.sessions.warm import channel
 from tfk8s.task.config import TaskAddresses, derive_cluster, derive_tasks, lists
 from tfk8s.task.programs import archive
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from tfk8s.sessions.forks import ipc
-from tfk8s.sessions.warm import channel
-from tfk8s.sessions.warm.client_link import ClientLink
+from tfk8s.sessions.stream import channel
+from tfk8s.sessions.stream.client_link import ClientLink
 from tfk8s.task.files import packed
 
 END_TIMEOUT = 5.0  # for the client to hear of the script's end

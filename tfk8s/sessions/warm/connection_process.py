@@ -8,7 +8,8 @@ import socket
 from pathlib import Path
 
 from tfk8s.sessions.forks import ipc, processes
-from tfk8s.sessions.warm import channel, script_log
+from tfk8s.sessions.stream import channel
+from tfk8s.sessions.warm import script_log
 from tfk8s.sessions.warm.script_folder import ScriptFolder
 from tfk8s.sessions.warm.script_relay import Relay
 

@@ -30,7 +30,8 @@ from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import FORK_SERVER, ForkClient
 from tfk8s.sessions.forks.forked_scripts import ForkedScripts, RunningScript
 from tfk8s.sessions.pod import entrypoint
-from tfk8s.sessions.warm import channel, connection_process
+from tfk8s.sessions.stream import channel
+from tfk8s.sessions.warm import connection_process
 from tfk8s.task.config import derive_cluster, derive_tasks, lists
 
 SCRIPT_MODULE = "tfk8s.sessions.warm.script"

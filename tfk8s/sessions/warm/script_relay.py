@@ -17,8 +17,9 @@ from typing import Any
 
 from tfk8s.core import naming
 from tfk8s.sessions.forks import ipc, processes
-from tfk8s.sessions.warm import channel, left_files
-from tfk8s.sessions.warm.client_link import POLL_INTERVAL, ClientLink
+from tfk8s.sessions.stream import channel
+from tfk8s.sessions.stream.client_link import POLL_INTERVAL, ClientLink
+from tfk8s.sessions.warm import left_files
 from tfk8s.sessions.warm.script_folder import NoRoom, ScriptFolder
 from tfk8s.sessions.warm.script_log import ScriptLog
 

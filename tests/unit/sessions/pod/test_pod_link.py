@@ -18,8 +18,8 @@ import pytest
 from tfk8s import polling
 from tfk8s.sessions.pod import pod_link
 from tfk8s.sessions.pod.pod_link import PodLink
-from tfk8s.sessions.warm import channel
-from tfk8s.sessions.warm.channel import Channel
+from tfk8s.sessions.stream import channel
+from tfk8s.sessions.stream.channel import Channel
 from tfk8s.task.files import packed
 
 END = pod_link.end({"exit": 0}, note="")

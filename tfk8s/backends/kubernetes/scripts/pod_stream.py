@@ -13,13 +13,13 @@ from tfk8s import spans
 from tfk8s.backends import downloads
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
-from tfk8s.backends.kubernetes.scripts import script_stream, warm_files
+from tfk8s.backends.kubernetes.scripts import arriving_files, script_stream
 from tfk8s.backends.kubernetes.scripts.script_stream import BLOCK, ScriptStream, Unusable
 from tfk8s.core.script import Download, Outcome
 from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.log import log
 from tfk8s.render.pods import Object
-from tfk8s.sessions.warm import channel
+from tfk8s.sessions.stream import channel
 
 INTERRUPT_TIMEOUT = 60.0
 _END_TIMEOUT = 5.0  # between the end in the log and the end of the stream
@@ -43,7 +43,7 @@ class PodScript(ScriptStream):
     _resume_timeout = channel.CLIENT_TIMEOUT
     _gone = "the script's pod takes this command's connection no more"
     _lost, _refused = "which goes on", "where the script goes on"
-    _help = None
+    _help = _without = None
 
     def __init__(
         self, client: Client, pod: Object, wanted: Sequence[Download] = (), begun: bytes | None = None, grace: int = 0
@@ -180,7 +180,7 @@ class PodScript(ScriptStream):
                 self._reconnected_step()
             if self._end is not None and not self._is_closed:
                 self._cancel_limit()
-                self._problems = warm_files.copy(self, self._end, self._wanted)
+                self._problems = arriving_files.copy(self, self._end, self._wanted)
         except (ClusterError, Unusable) as error:
             self._failure = error
             if not self._is_closed:

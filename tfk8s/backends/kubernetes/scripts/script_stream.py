@@ -20,8 +20,8 @@ from tfk8s.backends.kubernetes.scripts import script_pod, script_start
 from tfk8s.backends.kubernetes.workloads import script_status
 from tfk8s.errors import BackendUnreachable, ClusterError, TaskUnreachable
 from tfk8s.render.pods import Object
-from tfk8s.sessions.warm import channel
-from tfk8s.sessions.warm.channel import Channel
+from tfk8s.sessions.stream import channel
+from tfk8s.sessions.stream.channel import Channel
 
 CONNECT_TIMEOUT = 30.0  # until process 1 of a pod that has just started listens
 FILES_TIMEOUT = 2 * channel.RESUME_TIMEOUT  # for the next part of a script's files
@@ -48,6 +48,7 @@ class ScriptStream:
     _lost = "after which the pod ends the script"
     _refused = "which ends the script"
     _help: str | None = "`tfk8s submit --detach` runs a script that needs no connection"
+    _without: str | None = "`tfk8s submit --fresh` runs the script in a pod of its own"
 
     def __init__(self, client: Client, pod: Object) -> None:
         self._client, self._pod = client, pod
@@ -121,7 +122,7 @@ class ScriptStream:
         received = hello.get("received")
         if not isinstance(received, int):
             connection.close()
-            raise damaged_stream()
+            raise self._damaged()
         self._channel.attach(connection, received)
         self._is_known = True
         return True
@@ -173,14 +174,18 @@ class ScriptStream:
         if connection.fileno() in ready:
             try:
                 frames = self._channel.read()
+                for end in (data for kind, data in frames if kind == channel.END):
+                    self._end, self._input = parse_end(end), None  # what is left to write needs no connection
             except channel.Damaged as error:
-                raise damaged_stream() from error
-            for end in (data for kind, data in frames if kind == channel.END):
-                self._end, self._input = parse_end(end), None  # what is left to write needs no connection
+                raise self._damaged() from error
             for kind, data in frames:
                 self._take(kind, data)
             self._channel.acknowledge()
         self._channel.keep_alive()
+
+    def _damaged(self) -> ClusterError:
+        """Return the error for what no pod of a script sends."""
+        return ClusterError("lost sight of the script: its pod sent what no pod of tfk8s sends", help=self._without)
 
     def _reads_input(self) -> bool:
         """Return whether this process' input may be read now."""
@@ -229,24 +234,16 @@ def parse_end(data: bytes) -> dict[str, Any]:
     """Return the frame `END`, which any program in the pod may have sent.
 
     Raises:
-        ClusterError: the frame is no warm pod's.
+        Damaged: the frame is no end.
     """
     with contextlib.suppress(ValueError, RecursionError):
         end = json.loads(data)
         if isinstance(end, dict) and ("refused" in end or _is_end(end)):
             return end
-    raise damaged_stream()
+    raise channel.Damaged
 
 
 def _is_end(end: dict[str, Any]) -> bool:
     is_result = end.get("exit") in _EXITS if "exit" in end else isinstance(end.get("error"), str)
     are_known = isinstance(end.get("since"), int | float) and isinstance(end.get("note"), str)
     return is_result and are_known and all(isinstance(end.get(flag), bool) for flag in _FLAGS)
-
-
-def damaged_stream() -> ClusterError:
-    """Return the error for what no warm pod sends."""
-    return ClusterError(
-        "lost sight of the script: its pod sent what no warm pod of tfk8s sends",
-        help="`tfk8s submit --fresh` runs the script in a pod of its own",
-    )

@@ -18,8 +18,8 @@ from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable
 from tfk8s.render import warm_job
 from tfk8s.render.pods import Object
 from tfk8s.sessions.pod import entrypoint
-from tfk8s.sessions.warm import channel
-from tfk8s.sessions.warm.channel import Channel
+from tfk8s.sessions.stream import channel
+from tfk8s.sessions.stream.channel import Channel
 
 _MAX_LINE = 1 << 20  # bytes; the pod cuts lines that are longer than 16 KiB
 
@@ -93,7 +93,7 @@ def _read(one: Channel) -> list[channel.Frame]:
 
 
 def _damaged(name: str) -> ClusterError:
-    return ClusterError(f"lost sight of {name}: its pod sent what no warm pod of tfk8s sends")
+    return ClusterError(f"lost sight of {name}: its pod sent what no pod of tfk8s sends")
 
 
 def stop(client: Client, pod: Object, name: str, timeout: float) -> None:

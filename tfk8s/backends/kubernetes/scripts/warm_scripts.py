@@ -10,11 +10,11 @@ from tfk8s.backends import downloads, foreground_scripts
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.scripts import (
+    arriving_files,
     script_jobs,
     script_pod,
     script_start,
     script_stream,
-    warm_files,
     warm_pods,
 )
 from tfk8s.backends.kubernetes.scripts.end_watch import EndWatch
@@ -71,7 +71,7 @@ def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes
         try:
             with contextlib.closing(WarmScript(client, pod)) as running:
                 end = running.run(request, archive)
-                problems = warm_files.copy(running, end, script.downloads)
+                problems = arriving_files.copy(running, end, script.downloads)
             outcome = _outcome(client, script, pod, end)
         except Unusable:
             return None

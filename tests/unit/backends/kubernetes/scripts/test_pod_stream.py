@@ -22,7 +22,7 @@ from tfk8s.core.script import Outcome
 from tfk8s.errors import ClusterError, TaskUnreachable
 from tfk8s.sessions.pod import pod_link
 from tfk8s.sessions.pod.pod_link import PodLink
-from tfk8s.sessions.warm import channel
+from tfk8s.sessions.stream import channel
 
 POD = {"metadata": {"namespace": "ns", "name": "pod", "uid": "1"}}
 BIG = os.urandom(2_000_000)
@@ -272,14 +272,14 @@ def test_files_that_are_on_their_way_have_no_limit(
     monkeypatch.setattr(os, "kill", lambda *_: None)
     (tmp_path / "there").mkdir()
     (tmp_path / "there/model").write_bytes(BIG)
-    client, copy_files = Client(), pod_stream.warm_files.copy
+    client, copy_files = Client(), pod_stream.arriving_files.copy
 
     def copy(script: Any, *arguments: Any) -> list[str]:
         assert script._limit.finished.is_set()
         script._on_limit()  # as if the limit had been reached just before
         return copy_files(script, *arguments)
 
-    monkeypatch.setattr(pod_stream.warm_files, "copy", copy)
+    monkeypatch.setattr(pod_stream.arriving_files, "copy", copy)
     script = made(client, f"{tmp_path}/there/model")
     script.start()
     assert script.interrupt()

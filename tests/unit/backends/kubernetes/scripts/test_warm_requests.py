@@ -14,7 +14,7 @@ from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.scripts import warm_requests
 from tfk8s.core.script import LogOptions
 from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable
-from tfk8s.sessions.warm import channel
+from tfk8s.sessions.stream import channel
 
 POD = {"metadata": {"namespace": "lab", "name": "demo-warm", "uid": "1"}}
 TIME = "2026-01-01T00:00:00.000000Z"
@@ -77,7 +77,7 @@ def test_a_connection_that_breaks_is_said(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_hostile_pod_ends_the_command(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     with (
         played(monkeypatch, {"received": 0}, data),
-        pytest.raises(ClusterError, match=r"^lost sight of .*: its pod sent what no warm pod of tfk8s sends"),
+        pytest.raises(ClusterError, match=r"^lost sight of .*: its pod sent what no pod of tfk8s sends"),
     ):
         lines()
 

@@ -20,8 +20,8 @@ from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.scripts import script_stream
 from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
 from tfk8s.errors import ClusterError
-from tfk8s.sessions.warm import channel
-from tfk8s.sessions.warm.channel import Channel
+from tfk8s.sessions.stream import channel
+from tfk8s.sessions.stream.channel import Channel
 
 POD = {"metadata": {"namespace": "lab", "name": "demo-warm", "uid": "1"}}
 REQUEST = {"archive": 0, "stdin": False}
@@ -200,7 +200,7 @@ def test_a_pod_that_is_no_warm_pod_ends_the_command(monkeypatch: pytest.MonkeyPa
     with played(monkeypatch) as (pod, end):
         assert pod.connection is not None
         pod.connection.sendall(frame)
-        with pytest.raises(ClusterError, match="its pod sent what no warm pod of tfk8s sends"):
+        with pytest.raises(ClusterError, match="its pod sent what no pod of tfk8s sends"):
             end.result(20)
 
 

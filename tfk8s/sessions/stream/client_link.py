@@ -13,8 +13,8 @@ import time
 from collections.abc import Collection
 
 from tfk8s.sessions.forks import ipc
-from tfk8s.sessions.warm import channel
-from tfk8s.sessions.warm.channel import Channel
+from tfk8s.sessions.stream import channel
+from tfk8s.sessions.stream.channel import Channel
 
 _MAX_INPUT = 1 << 20  # bytes that the script has not read
 _BLOCK = 1 << 16

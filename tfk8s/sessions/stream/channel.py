@@ -1,4 +1,4 @@
-"""Frames between `submit` and a warm pod, in order and complete, even if another connection replaces a broken one.
+"""Frames between `submit` and a script's pod, in order and complete, even if another connection replaces a broken one.
 
 A frame is its kind, the length of its data, and its data. Each side numbers the frames that it sends, and keeps them
 until the peer has acknowledged them. On another connection, each side says how many frames it has received, and the
@@ -22,7 +22,7 @@ _BLOCK = 1 << 16
 MAX_UNACKNOWLEDGED = 1 << 20  # bytes, after which `is_full` holds
 MAX_FRAME = 1 << 22  # bytes of a frame's data; Linux allows 2 MiB of arguments and variables
 
-PORT = 2200  # of a warm pod, at its loopback address alone
+PORT = 2200  # of a script's pod, at its loopback address alone
 HELLO, ACKNOWLEDGED = 0, 1  # frames without a number: the first of a connection; the count of received frames
 RUN, ARCHIVE, INPUT, SIGNAL = 2, 3, 4, 5  # of the client
 OUTPUT, ERROR, END, BEGUN, FILES = 6, 7, 8, 9, 10  # of the pod; FILES come after END, the last one is empty
@@ -165,7 +165,7 @@ class Channel:
         while len(self._input) >= _HEAD.size:
             kind, length = _HEAD.unpack_from(self._input)
             if length > MAX_FRAME or (kind == ACKNOWLEDGED and length != _COUNT.size):
-                raise Damaged("the peer is no warm pod of tfk8s, or no `tfk8s submit`")
+                raise Damaged("the peer is no pod of tfk8s, or no `tfk8s submit`")
             if len(self._input) < _HEAD.size + length:
                 return
             data = bytes(self._input[_HEAD.size : _HEAD.size + length])
