@@ -19,7 +19,6 @@ from typing import Any
 from tfk8s.sessions.forks import ipc
 from tfk8s.sessions.stream import channel
 from tfk8s.sessions.stream.client_link import ClientLink
-from tfk8s.task.files import packed
 
 END_TIMEOUT = 5.0  # for the client to hear of the script's end
 _STEP = 0.1
@@ -156,14 +155,7 @@ class PodLink(ClientLink):
         self._has_ended, self._ended_at, self._paths = True, time.monotonic(), message["paths"]
         self._channel.send_json(channel.END, message["end"])
         if self._paths:
-            reader, writer = os.pipe()
-            threading.Thread(target=_pack, args=(self._paths, writer), daemon=True).start()
-            self._outputs = {reader: channel.FILES}
-
-
-def _pack(paths: Sequence[str], writer: int) -> None:
-    with contextlib.suppress(OSError), open(writer, "wb") as sink:  # nobody reads any more
-        packed.pack(paths, sink)
+            self._send_files(self._paths, Path())
 
 
 def end(result: dict[str, Any], *, note: str, pod_ends: bool = False, files: bool = False) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from tfk8s.core import naming
 from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.stream import channel
 from tfk8s.sessions.stream.client_link import POLL_INTERVAL, ClientLink
-from tfk8s.sessions.warm import left_files
 from tfk8s.sessions.warm.script_folder import NoRoom, ScriptFolder
 from tfk8s.sessions.warm.script_log import ScriptLog
 
@@ -209,5 +208,5 @@ class Relay(ClientLink):
             while self._outputs:
                 os.close(self._outputs.popitem()[0])
             if paths:
-                self._outputs = {left_files.pack(paths, self._folder.files): channel.FILES}
+                self._send_files(paths, self._folder.files)
         self._is_over = self._is_over or (not self._outputs and self._channel.is_acknowledged)

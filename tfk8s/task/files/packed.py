@@ -19,10 +19,10 @@ _BLOCK = 1 << 16
 _MISSING = (FileNotFoundError, NotADirectoryError)
 
 
-def pack(paths: Sequence[str], sink: IO[bytes]) -> None:
+def pack(paths: Sequence[str], sink: IO[bytes], folder: Path = Path()) -> None:
     """Write files and folders as entries.
 
-    An entry is a list in JSON on a line:
+    Relative paths begin in `folder`. An entry is a list in JSON on a line:
 
     - ["folder", NAME]
     - ["file", NAME, SIZE, IS_EXECUTABLE], and SIZE bytes after the line
@@ -36,7 +36,7 @@ def pack(paths: Sequence[str], sink: IO[bytes]) -> None:
     """
     problems: list[str] = []
     for number, path in enumerate(paths):
-        _add_all(sink, str(number), path, problems)
+        _add_all(sink, str(number), folder, path, problems)
     if len(problems) > MAX_PROBLEMS:
         problems[MAX_PROBLEMS:] = [f"{len(problems) - MAX_PROBLEMS} more files were not copied"]
     _add_entry(sink, "end", problems)
@@ -46,8 +46,8 @@ def _add_entry(sink: IO[bytes], *entry: object) -> None:
     sink.write(json.dumps(entry).encode() + b"\n")
 
 
-def _add_all(sink: IO[bytes], name: str, path: str, problems: list[str]) -> None:
-    root = Path(os.path.realpath(path))
+def _add_all(sink: IO[bytes], name: str, folder: Path, path: str, problems: list[str]) -> None:
+    root = Path(os.path.realpath(folder / path))
     try:
         root.stat()
     except OSError as error:
