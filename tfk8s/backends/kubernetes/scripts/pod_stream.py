@@ -26,7 +26,11 @@ _END_TIMEOUT = 5.0  # between the end in the log and the end of the stream
 _CLOSE_TIMEOUT = 1.0
 STDIN = 0
 _WAKE = 0  # no signal's number
-_INPUT = "standard input", "give it none: < /dev/null"
+CURES = {  # for a script without a connection to its pod, by what comes or goes by the connection
+    "files": "leave out --get and --trace",
+    "standard input": "give it none: < /dev/null",
+    "folder": "name in .tfk8signore what the script does not need: a small folder needs no connection",
+}
 
 
 class PodScript(ScriptStream):
@@ -144,9 +148,9 @@ class PodScript(ScriptStream):
         """
         if self._is_discarded:
             assert self._failure is not None
-            what, cure = _INPUT if self._begun is not None else ("files", "leave out --get and --trace")
+            what = "files" if self._begun is None else "standard input"
             raise ClusterError(
-                f"the script's {what} can't be passed on: {_reason(self._failure)}", help=cure
+                f"the script's {what} can't be passed on: {_reason(self._failure)}", help=CURES[what]
             ) from self._failure
 
     def _on_limit(self) -> None:

@@ -15,7 +15,7 @@ from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.nodes import scheduling
 from tfk8s.backends.kubernetes.pods import pod_ends
 from tfk8s.backends.kubernetes.scripts import namespace_rules, script_archive, script_pod, warm_requests
-from tfk8s.backends.kubernetes.scripts.pod_stream import PodScript
+from tfk8s.backends.kubernetes.scripts.pod_stream import CURES, PodScript
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact
@@ -41,19 +41,21 @@ def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes
     """
     begun = streams.begin_stdin()
     may_connect = access_review.may_connect(client, cluster.namespace)
-    if not may_connect and (begun is not None or script.downloads):
-        raise ClusterError(
-            f"the script's {'files' if script.downloads else 'standard input'} can't be passed on: "
-            f"{_no_connection(cluster)}",
-            help="leave out --get and --trace" if script.downloads else "give it none: < /dev/null",
-        )
+    needs = {"files": script.downloads, "standard input": begun is not None, "folder": not _is_small(archive)}
+    if not may_connect:
+        _require_none(cluster, needs)
     attached = {channel.CLIENT_VARIABLE: "" if begun is None else channel.HAS_INPUT} if may_connect else {}
     with contextlib.ExitStack() as stack:
         informer = stack.enter_context(Informer(client, cluster.namespace, cluster.name))
-        name, stream = _create(informer, cluster, script, archive, attached, begun)
-        if stream is not None:
-            stack.callback(stream.close)
-            stream.start()
+        name = _create(client, cluster, script, archive, attached)
+        with _deleted_on_failure(client, cluster, name):
+            pod = script_pod.wait_for_start(informer, cluster, name, script.start_timeout)
+            stream = PodScript(client, pod, script.downloads, begun, cluster.grace or 0) if may_connect else None
+            if stream is not None:
+                stack.callback(stream.close)
+                if needs["folder"]:
+                    stream.upload(archive)
+                stream.start()
         try:
             outcome = script_pod.follow(informer, cluster, name, LogOptions(follow=True), stream)
         except (KeyboardInterrupt, SystemExit) as end:
@@ -92,68 +94,76 @@ def require_cluster(client: Client, cluster: DeployedCluster, script: Script) ->
 def start(client: Client, cluster: DeployedCluster, script: Script) -> str:
     """Create the Job; return the script's name once its pod needs this process no longer."""
     archive = script_archive.pack(script.path, script.requirements)
+    if _is_small(archive):
+        return _create(client, cluster, script, archive, {})
+    if not access_review.may_connect(client, cluster.namespace):
+        _require_none(cluster, {"folder": True})
     with Informer(client, cluster.namespace, cluster.name) as informer:
-        name, stream = _create(informer, cluster, script, archive)
-        if stream is not None:
-            stream.close()
-        return name
+        name = _create(client, cluster, script, archive, {})
+        with _deleted_on_failure(client, cluster, name):
+            pod = script_pod.wait_for_start(informer, cluster, name, script.start_timeout)
+            with contextlib.closing(PodScript(client, pod)) as stream:
+                stream.upload(archive)
+    return name
+
+
+def _is_small(archive: bytes) -> bool:
+    """Return whether a script's folder fits into the Secret, beside tfk8s' own files."""
+    return len(archive) <= program_job.max_secret_bytes(package_files.zip_of_scripts())
+
+
+def _require_none(cluster: DeployedCluster, needs: Mapping[str, object]) -> None:
+    """Check that a script of a user who may not connect to pods needs nothing that comes or goes by a connection.
+
+    Raises:
+        ClusterError: the script does; says how to do without.
+    """
+    if what := next((what for what, is_needed in needs.items() if is_needed), ""):
+        raise ClusterError(
+            f"the script's {what} can't be passed on: you may not connect to pods (pods/portforward) in namespace "
+            f"{cluster.namespace}",
+            help=CURES[what],
+        )
+
+
+@contextlib.contextmanager
+def _deleted_on_failure(client: Client, cluster: DeployedCluster, name: str) -> Iterator[None]:
+    """Delete a script's Job if the `with` fails."""
+    try:
+        yield
+    except BaseException:
+        delete_job(client, cluster, name)
+        raise
 
 
 def _create(
-    informer: Informer, cluster: DeployedCluster, script: Script, archive: bytes,
-    attached: Mapping[str, str] | None = None, begun: bytes | None = None,
-) -> tuple[str, PodScript | None]:  # fmt: skip
-    """Create the Job and bring it the script's folder; return the script's name, and its stream if it needs one.
+    client: Client, cluster: DeployedCluster, script: Script, archive: bytes, attached: Mapping[str, str]
+) -> str:
+    """Create the Job, with the script's folder if the folder is small; return the script's name.
 
     Args:
-        informer: of the cluster.
+        client: the API server.
         cluster: the cluster.
         script: the script.
         archive: its folder.
-        attached: the variables of a pod to which this process connects, or none if it only follows; None for a pod
-            that this process does not wait for.
-        begun: as of `PodScript`.
+        attached: the variables of a pod to which this process connects.
     """
-    small = len(archive) <= program_job.max_secret_bytes(package_files.zip_of_scripts())
+    small = _is_small(archive)
     master = cluster.workload(cluster.master.job)
     if master is None:
         raise ClusterError(f'the master of "{cluster.name}" is missing', help="`tfk8s up` creates it again")
-    client = informer.client
     resources = script.resources.over(cluster.script)
     gpus = script_job.gpus_like(resources.gpus or 0, cluster.workloads.values())
     if gpus:
         scheduling.require_gpus(client, gpus.resource, gpus.count)
     run = script_job.PodSettings(
         arguments=script.runner_arguments(script.path.name),
-        environment={**_environment(cluster, script, small=small), **(attached or {})},
+        environment={**_environment(cluster, script, small=small), **attached},
         gpus=gpus,
         resources=resources,
     )
-    if not small and not (attached or access_review.may_connect(client, cluster.namespace)):
-        raise ClusterError(
-            f"the script's folder has {len(archive)} bytes, and can't be sent: {_no_connection(cluster)}",
-            help="name in .tfk8signore what the script does not need: a small folder needs no connection",
-        )
     with spans.part("create script job"):
-        name = create_job(client, cluster, master, run, {script_job.ARCHIVE: archive} if small else {})
-    stream = None
-    try:
-        if attached is not None or not small:
-            pod = script_pod.wait_for_start(informer, cluster, name, script.start_timeout)
-            if attached or not small:
-                stream = PodScript(client, pod, script.downloads, begun, cluster.grace or 0)
-        if stream is not None and not small:
-            stream.upload(archive)
-    except BaseException:
-        if stream is not None:
-            stream.close()
-        delete_job(client, cluster, name)
-        raise
-    return name, stream
-
-
-def _no_connection(cluster: DeployedCluster) -> str:
-    return f"you may not connect to pods (pods/portforward) in namespace {cluster.namespace}"
+        return create_job(client, cluster, master, run, {script_job.ARCHIVE: archive} if small else {})
 
 
 def create_job(
@@ -175,15 +185,12 @@ def create_job(
     name = f"script-{secrets.token_hex(3)}"
     object_name = script_job.object_name(cluster.name, name)
     run = dataclasses.replace(run, rules=namespace_rules.read(client, cluster.namespace))
-    try:
+    with _deleted_on_failure(client, cluster, name):
         # The pod waits for its Secret. The Job owns the Secret from the start, so that both are deleted together.
         job = script_job.job(object_name, workload, run)
         uid = client.send("POST", paths.collection("Job", cluster.namespace), body=job)["metadata"]["uid"]
         secret = script_job.secret(object_name, uid, cluster.name, files)
         client.send("POST", paths.collection("Secret", cluster.namespace), body=secret)
-    except BaseException:
-        delete_job(client, cluster, name)
-        raise
     return name
 
 

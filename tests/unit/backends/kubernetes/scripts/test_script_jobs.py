@@ -14,7 +14,7 @@ from job_files import job_file
 
 from tfk8s import render
 from tfk8s.backends.kubernetes.api_server import access_review, streams
-from tfk8s.backends.kubernetes.scripts import namespace_rules, script_jobs, script_pod
+from tfk8s.backends.kubernetes.scripts import namespace_rules, script_archive, script_jobs, script_pod
 from tfk8s.backends.kubernetes.scripts.pod_stream import PodScript
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.core.script import Download, Outcome, Script
@@ -49,20 +49,20 @@ def test_a_secret_is_never_over_its_limit(monkeypatch: pytest.MonkeyPatch, size:
     monkeypatch.setattr(script_pod, "wait_for_start", lambda *arguments: {"metadata": {"name": "pod"}})
     monkeypatch.setattr(PodScript, "upload", lambda _, archive: sent.append(archive))
     monkeypatch.setattr(access_review, "may_connect", lambda *_: may_connect)
-    client, archive = Client(), os.urandom(size)
+    client: Any = Client()
+    archive = os.urandom(size)
     items = [item for item in render.objects(job_file(image="tf:1"), "ns") if item["kind"] == "StatefulSet"]
     cluster = deployed.describe(
         [{**item, "metadata": {"namespace": "ns", "uid": "", **item["metadata"]}} for item in items]
     )
-    informer: Any = SimpleNamespace(client=client)
+    monkeypatch.setattr(script_jobs, "Informer", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(script_archive, "pack", lambda *_: archive)
     if size > ROOM and not may_connect:
-        with pytest.raises(ClusterError, match=r"^the script's folder has \d+ bytes, and can't be sent: you may not"):
-            script_jobs._create(informer, cluster, Script(path=Path("a.py")), archive)
+        with pytest.raises(ClusterError, match=r"^the script's folder can't be passed on: you may not connect to pods"):
+            script_jobs.start(client, cluster, Script(path=Path("a.py")))
         assert not client.created
         return
-    _, stream = script_jobs._create(informer, cluster, Script(path=Path("a.py")), archive)
-    if stream is not None:
-        stream.close()
+    script_jobs.start(client, cluster, Script(path=Path("a.py")))
     data = client.created["Secret"]["data"]
     assert sum(len(base64.b64decode(value)) for value in data.values()) <= LIMIT
     assert (script_job.ARCHIVE in data, b"".join(sent)) == ((True, b"") if size <= ROOM else (False, archive))
