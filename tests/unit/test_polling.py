@@ -202,7 +202,6 @@ EVENT_LOOPS = {
     "sessions/forks/fork_server.py",
     "sessions/forks/event_loop.py",
     "sessions/task_monitor.py",
-    "sessions/stream/client_link.py",
 }
 # Texts that are sent to pods, which need the standard library only.
 PROGRAMS_FOR_PODS = {"cluster/network_policy.py", "task/programs/inspector.py"}

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
 import threading
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from tfk8s import polling
 from tfk8s.sessions.forks import ipc
 from tfk8s.sessions.stream import channel
 from tfk8s.sessions.stream.channel import Channel
@@ -86,16 +86,18 @@ class ClientLink:
 
     def _poll(self, connection: socket.socket | None, timeout: float, others: Collection[int]) -> set[int]:
         """Return the descriptors at which something is to do."""
-        poll = select.poll()
-        for source in (self._control.fileno(), *others):
-            poll.register(source, select.POLLIN)
+        sources = {self._control.fileno(), *others}
+        sinks = set()
         if connection is not None:
-            poll.register(connection, select.POLLIN | (select.POLLOUT if self._channel.has_output else 0))
-        for output in self._outputs if not self._channel.is_full else ():
-            poll.register(output, select.POLLIN)
+            sources.add(connection.fileno())
+            if self._channel.has_output:
+                sinks.add(connection.fileno())
+        if not self._channel.is_full:
+            sources.update(self._outputs)
         if self._input is not None and self._pending:
-            poll.register(self._input, select.POLLOUT)
-        return {number for number, _ in poll.poll(1000 * timeout)}
+            sinks.add(self._input)
+        readable, writable = polling.events(sources, sinks, timeout)
+        return readable | writable
 
     def _absence(self) -> float:
         """Give up a silent connection; return the seconds without a connection."""
