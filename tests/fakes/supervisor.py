@@ -20,8 +20,8 @@ from tfk8s.backends.local.record import Record, make_record
 from tfk8s.backends.local.supervision import requests
 from tfk8s.backends.local.supervisor import Supervisor
 from tfk8s.core.spec import Job
-from tfk8s.sessions.forks import ipc
 from tfk8s.sessions.forks.event_loop import Loop
+from tfk8s.task import ipc
 
 WAY_OUT: Any = SimpleNamespace(variables=dict, way=SimpleNamespace(text=""))
 

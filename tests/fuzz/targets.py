@@ -27,11 +27,11 @@ from tfk8s.log import log
 from tfk8s.sessions.cluster.create_session import SessionFields
 from tfk8s.sessions.cluster.elastic_requests import FillingStream
 from tfk8s.sessions.http2_proxy import ProxiedConnection
-from tfk8s.sessions.stream import channel
 from tfk8s.task import probe, wire
 from tfk8s.task.files import received
 from tfk8s.task.programs import archive
 from tfk8s.task.programs.folder_writer import InvalidPath
+from tfk8s.task.stream import channel
 
 MEMORY = 64 << 20  # the most bytes that a parser may use
 SECONDS = 5.0  # the most time

@@ -18,12 +18,10 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.scripts import script_stream
 from tfk8s.errors import ClusterError, TaskUnreachable
-from tfk8s.sessions.stream import channel
+from tfk8s.task.stream import channel
 
 # Its pod gives up a client after three seconds, not a minute. The processes of connections are forks of this one.
-HASTY = (
-    f"from tfk8s.sessions.stream import channel; channel.RESUME_TIMEOUT = channel.SILENCE_TIMEOUT = 3.0; {ENTRYPOINT}"
-)
+HASTY = f"from tfk8s.task.stream import channel; channel.RESUME_TIMEOUT = channel.SILENCE_TIMEOUT = 3.0; {ENTRYPOINT}"
 
 # It tells its process, and that SIGTERM has come; it goes on.
 IGNORES_SIGTERM = """
@@ -40,7 +38,7 @@ SUBMIT = """
 import pathlib, socket, sys
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
-from tfk8s.sessions.stream import channel
+from tfk8s.task.stream import channel
 streams.dial = lambda *_: socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 channel.PING_INTERVAL = 0.1
 WarmScript(None, POD).run(REQUEST, pathlib.Path(sys.argv[2]).read_bytes())

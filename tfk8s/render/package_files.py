@@ -31,7 +31,8 @@ _CORE = (
 )  # fmt: skip
 _BOTH = (
     "__init__.py", "concurrency.py", "errors.py", "log.py", "polling.py", "version.py", *_CORE, "task/*.py",
-    "task/files/*.py", "task/peers/*.py", "training/*.py", "training/parallel/*.py", "sessions/__init__.py",
+    "task/files/*.py", "task/peers/*.py", "task/stream/*.py", "training/*.py", "training/parallel/*.py",
+    "sessions/__init__.py",
 )  # fmt: skip
 _TASK = (
     *_BOTH, "task/data/*.py", "task/programs/*.py", "task/programs/restarts/*.py",
@@ -50,7 +51,7 @@ _SCRIPT = (
     *_BOTH, "features/__init__.py", "features/timeline/__init__.py", "features/timeline/pod.py",
     "features/timeline/step_stats.py", "features/timeline/steps.py",
     "sessions/*.py", "sessions/cluster/*.py", "sessions/eager/*.py", "sessions/forks/*.py", "sessions/pod/*.py",
-    "sessions/stream/*.py", "sessions/warm/*.py",
+    "sessions/warm/*.py",
     "task/programs/__init__.py", "task/programs/archive.py", "task/programs/custom_operations.py",
     "task/programs/folder_writer.py", "task/programs/hints.py", "task/programs/import_variables.py",
     "task/programs/imports.py", "task/programs/inspector.py", "task/programs/main_script.py",

@@ -17,7 +17,7 @@ from rows import endurance, packets, programs, scaling, scripts, surroundings
 
 from tfk8s import polling
 from tfk8s.backends.local import state
-from tfk8s.sessions.forks import ipc
+from tfk8s.task import ipc
 
 SCRIPT_STARTS = "script is up"
 

@@ -14,11 +14,12 @@ from tfk8s.backends import interpreter
 from tfk8s.backends.local.supervision.requests import RunScript
 from tfk8s.backends.local.task_processes import ServerProcess
 from tfk8s.core.status import MAX_COMMAND_LENGTH
-from tfk8s.sessions.forks import forked_scripts, ipc, processes
+from tfk8s.sessions.forks import forked_scripts, processes
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import ForkClient
 from tfk8s.sessions.forks.forked_scripts import PEER_MAY_BE_GONE, ForkedScripts, RunningScript, signal_number
 from tfk8s.sessions.task_events import TaskEvent
+from tfk8s.task import ipc
 
 RUNNER = "tfk8s.sessions.runner"
 _CANT_START = "the script can't start: {}"

@@ -32,7 +32,8 @@ from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
 from tfk8s.polling import wait_until
-from tfk8s.sessions.forks import ipc, processes
+from tfk8s.sessions.forks import processes
+from tfk8s.task import ipc
 
 LOCK_TIMEOUT = 60.0
 _MIN_FREE_BYTES = 1 << 20  # for a cluster's record and the beginning of its logs

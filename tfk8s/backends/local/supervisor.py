@@ -34,11 +34,11 @@ from tfk8s.backends.local.task_processes import ServerProcess, TaskProcess, Task
 from tfk8s.backends.local.way_out.supervisor_part import WayOut
 from tfk8s.core.roles import DATA
 from tfk8s.core.status import Phase
-from tfk8s.sessions.forks import ipc, processes
+from tfk8s.sessions.forks import processes
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import FORK_SERVER, ForkClient
 from tfk8s.sessions.task_events import refused
-from tfk8s.task import activity, server
+from tfk8s.task import activity, ipc, server
 from tfk8s.task.config import TaskConfig
 
 _REFUSED_AT_END = (requests.Restart, requests.Scale, requests.RunScript, requests.Hold)

@@ -23,9 +23,10 @@ from tfk8s.core.environment import without_proxy
 from tfk8s.core.output.reason import telling_line
 from tfk8s.errors import ClusterError
 from tfk8s.log import log
-from tfk8s.sessions.forks import ipc, processes
+from tfk8s.sessions.forks import processes
 from tfk8s.sessions.forks.escalation import forwarded_signals
 from tfk8s.sessions.forks.forked_scripts import END_TIMEOUT
+from tfk8s.task import ipc
 
 _ANSWER_TIMEOUT = 60.0  # a supervisor that loads TensorFlow from a slow disk answers late
 _TO_RESPOND = "the supervisor of {} to respond"

@@ -26,9 +26,9 @@ from tfk8s.core.backoff import Backoff
 from tfk8s.core.events import RESTARTED
 from tfk8s.core.output.reason import telling_line
 from tfk8s.core.status import Phase
-from tfk8s.sessions.forks import ipc, processes
+from tfk8s.sessions.forks import processes
 from tfk8s.sessions.forks.event_loop import Loop
-from tfk8s.task import server
+from tfk8s.task import ipc, server
 from tfk8s.task.config import TaskConfig
 from tfk8s.task.programs.import_variables import READ_LATER, read_at_import
 

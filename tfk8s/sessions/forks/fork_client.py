@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tfk8s.sessions.forks import ipc, processes
+from tfk8s.sessions.forks import processes
 from tfk8s.sessions.forks.event_loop import Loop
+from tfk8s.task import ipc
 from tfk8s.task.programs.import_variables import read_at_import
 
 FORK_SERVER = "tfk8s.sessions.forks.fork_server"

@@ -21,8 +21,9 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from tfk8s.sessions.forks import ipc, processes
+from tfk8s.sessions.forks import processes
 from tfk8s.sessions.forks.fork_client import FORK_SERVER
+from tfk8s.task import ipc
 from tfk8s.task.programs import imports, own_interpreter
 
 CLIENT = 3  # the descriptor of the socket to the client

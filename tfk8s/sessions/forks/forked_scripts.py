@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from tfk8s.sessions.forks import ipc, processes
+from tfk8s.sessions.forks import processes
 from tfk8s.sessions.forks.escalation import ESCALATION, catches_sigterm
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import ForkClient
+from tfk8s.task import ipc
 
 # Between SIGTERM and SIGKILL, without `grace` in the job file:
 END_TIMEOUT = 15.0  # for a script whose user wants its end

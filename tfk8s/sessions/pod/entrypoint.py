@@ -30,12 +30,11 @@ from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.cluster.create_session import SessionFields
 from tfk8s.sessions.forks.escalation import catches_sigterm
 from tfk8s.sessions.forward import Forward
-from tfk8s.sessions.pod import pod_link
-from tfk8s.sessions.pod.pod_link import PodLink
-from tfk8s.sessions.stream import channel
 from tfk8s.sessions.task_monitor import TaskMonitor, connect
 from tfk8s.task.config import TaskAddresses, derive_cluster, derive_tasks, lists
 from tfk8s.task.programs import archive
+from tfk8s.task.stream import channel, pod_link
+from tfk8s.task.stream.pod_link import PodLink
 
 MAX_FORWARDS = 256
 _ARCHIVE_TIMEOUT = 600.0  # for the transfer of a script's folder

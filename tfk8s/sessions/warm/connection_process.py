@@ -7,11 +7,12 @@ import signal
 import socket
 from pathlib import Path
 
-from tfk8s.sessions.forks import ipc, processes
-from tfk8s.sessions.stream import channel
+from tfk8s.sessions.forks import processes
 from tfk8s.sessions.warm import script_log
 from tfk8s.sessions.warm.script_folder import ScriptFolder
 from tfk8s.sessions.warm.script_relay import Relay
+from tfk8s.task import ipc
+from tfk8s.task.stream import channel
 
 _CONNECTION, _CONTROL = 3, 4  # descriptors
 

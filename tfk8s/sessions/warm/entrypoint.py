@@ -25,14 +25,15 @@ from pathlib import Path
 from typing import NoReturn
 
 from tfk8s.core.naming import GRACE
-from tfk8s.sessions.forks import forked_scripts, ipc, processes
+from tfk8s.sessions.forks import forked_scripts, processes
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import FORK_SERVER, ForkClient
 from tfk8s.sessions.forks.forked_scripts import ForkedScripts, RunningScript
 from tfk8s.sessions.pod import entrypoint
-from tfk8s.sessions.stream import channel
 from tfk8s.sessions.warm import connection_process
+from tfk8s.task import ipc
 from tfk8s.task.config import derive_cluster, derive_tasks, lists
+from tfk8s.task.stream import channel
 
 SCRIPT_MODULE = "tfk8s.sessions.warm.script"
 IDLE_VARIABLE = "TFK8S_IDLE"

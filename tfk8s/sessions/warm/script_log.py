@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from tfk8s import polling
 from tfk8s.sessions.pod import entrypoint
-from tfk8s.sessions.stream import channel
+from tfk8s.task.stream import channel
 
 MAX_BYTES = 8 << 20  # of one file
 MAX_LINE = 1 << 14  # bytes, after which a line is cut, as by Kubernetes

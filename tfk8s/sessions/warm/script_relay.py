@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from tfk8s.core import naming
-from tfk8s.sessions.forks import ipc, processes
-from tfk8s.sessions.stream import channel
-from tfk8s.sessions.stream.client_link import POLL_INTERVAL, ClientLink
+from tfk8s.sessions.forks import processes
 from tfk8s.sessions.warm.script_folder import NoRoom, ScriptFolder
 from tfk8s.sessions.warm.script_log import ScriptLog
+from tfk8s.task import ipc
+from tfk8s.task.stream import channel
+from tfk8s.task.stream.client_link import POLL_INTERVAL, ClientLink
 
 _DRAIN_TIMEOUT = 1.0  # a process that the script left behind may hold its streams open
 _BLOCK = 1 << 16

@@ -34,8 +34,9 @@ from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import ClusterError, InvalidInput, WaitTimeout
-from tfk8s.sessions.forks import fork_client, ipc, processes
+from tfk8s.sessions.forks import fork_client, processes
 from tfk8s.sessions.forks.event_loop import Loop
+from tfk8s.task import ipc
 from tfk8s.task.programs import import_variables
 
 GIB = 1024**3

@@ -17,7 +17,7 @@ from tfk8s.backends.local import state
 from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import make_record
 from tfk8s.backends.local.supervision import requests
-from tfk8s.sessions.forks import ipc
+from tfk8s.task import ipc
 
 
 def test_a_signal_ends_at_once_what_saves(

@@ -25,7 +25,7 @@ from tfk8s.core.programs import Program
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError, InvalidInput
-from tfk8s.sessions.forks import ipc
+from tfk8s.task import ipc
 
 NO_RECORD = ["{}", "null", "[]", "1", '{"pid": 1}', "NaN", "", "\udcff", '{"pid": "1", "started": []}', "[" * 100_000]
 

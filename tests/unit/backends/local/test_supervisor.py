@@ -24,7 +24,8 @@ from tfk8s.backends.local.supervision.history import HistoryKeeper
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
-from tfk8s.sessions.forks import event_loop, ipc
+from tfk8s.sessions.forks import event_loop
+from tfk8s.task import ipc
 
 
 @pytest.fixture(name="supervised")

@@ -15,7 +15,7 @@ from tfk8s import polling
 from tfk8s.backends.local import state, supervisor_client
 from tfk8s.backends.local.supervision import requests
 from tfk8s.errors import ClusterError
-from tfk8s.sessions.forks import ipc
+from tfk8s.task import ipc
 
 
 def answer(listener: socket.socket) -> None:

@@ -14,8 +14,8 @@ import pytest
 from tfk8s import polling
 from tfk8s.sessions import error_names
 from tfk8s.sessions.pod import entrypoint
-from tfk8s.sessions.stream import channel
-from tfk8s.sessions.stream.channel import Channel
+from tfk8s.task.stream import channel
+from tfk8s.task.stream.channel import Channel
 
 END = entrypoint.END.decode()
 
@@ -169,7 +169,7 @@ def test_files_that_nobody_copies_are_a_line(
 SERVED = """
 import os, socket, sys, threading
 from tfk8s.sessions.pod import entrypoint
-from tfk8s.sessions.stream import channel
+from tfk8s.task.stream import channel
 channel.PORT = int(sys.argv[1])
 def script(_):
     text = sys.stdin.read()

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from tfk8s import polling
-from tfk8s.sessions.stream import channel
-from tfk8s.sessions.stream.channel import Channel
 from tfk8s.sessions.warm.script_relay import Relay
+from tfk8s.task.stream import channel
+from tfk8s.task.stream.channel import Channel
 
 SIZE, BLOCK = 10_000_000, bytes(1 << 16)
 

@@ -19,7 +19,7 @@ from tfk8s.core.script import Download, Outcome
 from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.log import log
 from tfk8s.render.pods import Object
-from tfk8s.sessions.stream import channel
+from tfk8s.task.stream import channel
 
 INTERRUPT_TIMEOUT = 60.0
 _END_TIMEOUT = 5.0  # between the end in the log and the end of the stream

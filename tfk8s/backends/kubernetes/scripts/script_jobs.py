@@ -25,7 +25,7 @@ from tfk8s.polling import wait_until
 from tfk8s.render import package_files, program_job, script_job, warm_job
 from tfk8s.render.pods import Object
 from tfk8s.sessions import error_names
-from tfk8s.sessions.stream import channel
+from tfk8s.task.stream import channel
 
 _STOP_TIMEOUT = 60.0
 REMOVAL_TIMEOUT = 3.0  # between the requests of `down` that remove scripts and tasks

@@ -20,8 +20,8 @@ from tfk8s.backends.kubernetes.scripts import script_pod, script_start
 from tfk8s.backends.kubernetes.workloads import script_status
 from tfk8s.errors import BackendUnreachable, ClusterError, TaskUnreachable
 from tfk8s.render.pods import Object
-from tfk8s.sessions.stream import channel
-from tfk8s.sessions.stream.channel import Channel
+from tfk8s.task.stream import channel
+from tfk8s.task.stream.channel import Channel
 
 CONNECT_TIMEOUT = 30.0  # until process 1 of a pod that has just started listens
 FILES_TIMEOUT = 2 * channel.RESUME_TIMEOUT  # for the next part of a script's files

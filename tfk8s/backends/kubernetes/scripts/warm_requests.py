@@ -18,8 +18,8 @@ from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable
 from tfk8s.render import warm_job
 from tfk8s.render.pods import Object
 from tfk8s.sessions.pod import entrypoint
-from tfk8s.sessions.stream import channel
-from tfk8s.sessions.stream.channel import Channel
+from tfk8s.task.stream import channel
+from tfk8s.task.stream.channel import Channel
 
 _MAX_LINE = 1 << 20  # bytes; the pod cuts lines that are longer than 16 KiB
 

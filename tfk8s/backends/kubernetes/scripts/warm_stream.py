@@ -15,7 +15,7 @@ from tfk8s.backends.kubernetes.scripts.script_output import ScriptOutput
 from tfk8s.backends.kubernetes.scripts.script_stream import BLOCK, ScriptStream, Unusable
 from tfk8s.render.pods import Object
 from tfk8s.sessions.forks.escalation import forwarded_signals
-from tfk8s.sessions.stream import channel
+from tfk8s.task.stream import channel
 
 _PIPE_BLOCK = 4096  # PIPE_BUF in pipe(7): a pipe that takes anything takes so much
 _STREAMS = {channel.OUTPUT: "stdout", channel.ERROR: "stderr"}

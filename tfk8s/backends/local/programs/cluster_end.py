@@ -16,8 +16,9 @@ from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
 from tfk8s.core.task_names import format_tasks
 from tfk8s.errors import ClusterError
-from tfk8s.sessions.forks import ipc, processes
+from tfk8s.sessions.forks import processes
 from tfk8s.sessions.forks.escalation import forwarded_signals
+from tfk8s.task import ipc
 
 _END_TIMEOUT = 10.0
 

@@ -14,9 +14,10 @@ from tfk8s.core import programs
 from tfk8s.core.environment import PROGRAM_DEFAULTS
 from tfk8s.core.programs import Program
 from tfk8s.core.status import Phase
-from tfk8s.sessions.forks import ipc, processes
+from tfk8s.sessions.forks import processes
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import ForkClient
+from tfk8s.task import ipc
 from tfk8s.task.programs import command
 from tfk8s.task.programs.import_variables import READ_LATER
 from tfk8s.task.programs.unreachable import Complaints

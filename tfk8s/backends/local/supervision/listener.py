@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tfk8s.backends.local.supervision import requests
-from tfk8s.sessions.forks import ipc, processes
+from tfk8s.sessions.forks import processes
 from tfk8s.sessions.forks.event_loop import Loop
+from tfk8s.task import ipc
 
 _MESSAGE_TIMEOUT = 5.0  # for one message of a client
 

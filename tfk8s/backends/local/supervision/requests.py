@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from tfk8s.backends.local.record import Record
 from tfk8s.backends.plain_data import as_plain, from_plain
-from tfk8s.sessions.forks import ipc
+from tfk8s.task import ipc
 
 T = TypeVar("T")
 VERSION = 3  # of the requests and the answers; another number for each change of their fields

@@ -26,7 +26,7 @@ from tfk8s.backends.local.way_out.closed_routes import ClosedRoutes
 from tfk8s.backends.local.way_out.upstream import Upstreams
 from tfk8s.core.network.reach import Allowed, refusal
 from tfk8s.core.network.way_out import Way
-from tfk8s.sessions.forks import ipc
+from tfk8s.task import ipc
 
 _ROUTE_CHANGES = 0x40 | 0x10  # RTMGRP_IPV4_ROUTE, RTMGRP_IPV4_IFADDR
 _MAX_STARTS = 5

@@ -15,8 +15,9 @@ from tfk8s.core.addresses import LOOPBACK
 from tfk8s.core.job_file.mappings import Destination
 from tfk8s.core.network import reach
 from tfk8s.core.network.way_out import Way
-from tfk8s.sessions.forks import ipc, processes
+from tfk8s.sessions.forks import processes
 from tfk8s.sessions.forks.event_loop import Loop
+from tfk8s.task import ipc
 from tfk8s.task.programs import unreachable
 
 _WAIT_TIMEOUT = 8.0  # for two programs, of which each is ready in 20 ms

@@ -20,9 +20,8 @@ from tfk8s.backends.kubernetes.scripts import pod_stream, script_stream
 from tfk8s.backends.kubernetes.scripts.pod_stream import PodScript
 from tfk8s.core.script import Outcome
 from tfk8s.errors import ClusterError, TaskUnreachable
-from tfk8s.sessions.pod import pod_link
-from tfk8s.sessions.pod.pod_link import PodLink
-from tfk8s.sessions.stream import channel
+from tfk8s.task.stream import channel, pod_link
+from tfk8s.task.stream.pod_link import PodLink
 
 POD = {"metadata": {"namespace": "ns", "name": "pod", "uid": "1"}}
 BIG = os.urandom(2_000_000)

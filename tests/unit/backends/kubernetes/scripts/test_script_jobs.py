@@ -20,7 +20,7 @@ from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.core.script import Download, Outcome, Script
 from tfk8s.errors import BackendUnreachable, ClusterError
 from tfk8s.render import package_files, program_job, script_job
-from tfk8s.sessions.stream import channel
+from tfk8s.task.stream import channel
 
 LIMIT = 1_048_576  # Kubernetes' MaxSecretSize
 ROOM = LIMIT - len(package_files.zip_of_scripts())

@@ -14,7 +14,7 @@ from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.scripts import warm_requests
 from tfk8s.core.script import LogOptions
 from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable
-from tfk8s.sessions.stream import channel
+from tfk8s.task.stream import channel
 
 POD = {"metadata": {"namespace": "lab", "name": "demo-warm", "uid": "1"}}
 TIME = "2026-01-01T00:00:00.000000Z"

@@ -20,8 +20,8 @@ from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.scripts import script_stream
 from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
 from tfk8s.errors import ClusterError
-from tfk8s.sessions.stream import channel
-from tfk8s.sessions.stream.channel import Channel
+from tfk8s.task.stream import channel
+from tfk8s.task.stream.channel import Channel
 
 POD = {"metadata": {"namespace": "lab", "name": "demo-warm", "uid": "1"}}
 REQUEST = {"archive": 0, "stdin": False}

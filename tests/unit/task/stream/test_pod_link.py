@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 
 from tfk8s import polling
-from tfk8s.sessions.pod import pod_link
-from tfk8s.sessions.pod.pod_link import PodLink
-from tfk8s.sessions.stream import channel
-from tfk8s.sessions.stream.channel import Channel
 from tfk8s.task.files import packed
+from tfk8s.task.stream import channel, pod_link
+from tfk8s.task.stream.channel import Channel
+from tfk8s.task.stream.pod_link import PodLink
 
 END = pod_link.end({"exit": 0}, note="")
 

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tfk8s.sessions.forks import ipc
-from tfk8s.sessions.stream import channel
-from tfk8s.sessions.stream.client_link import ClientLink
+from tfk8s.task import ipc
+from tfk8s.task.stream import channel
+from tfk8s.task.stream.client_link import ClientLink
 
 END_TIMEOUT = 5.0  # for the client to hear of the script's end
 _STEP = 0.1

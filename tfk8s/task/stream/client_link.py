@@ -14,10 +14,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tfk8s import polling
-from tfk8s.sessions.forks import ipc
-from tfk8s.sessions.stream import channel
-from tfk8s.sessions.stream.channel import Channel
+from tfk8s.task import ipc
 from tfk8s.task.files import packed
+from tfk8s.task.stream import channel
+from tfk8s.task.stream.channel import Channel
 
 _MAX_INPUT = 1 << 20  # bytes that the script has not read
 _BLOCK = 1 << 16

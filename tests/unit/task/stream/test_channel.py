@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tfk8s import polling
-from tfk8s.sessions.stream import channel
-from tfk8s.sessions.stream.channel import Channel
+from tfk8s.task.stream import channel
+from tfk8s.task.stream.channel import Channel
 
 
 @pytest.fixture
