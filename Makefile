@@ -17,7 +17,7 @@ WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 	chart push-chart release-inputs release release-images sign clean
 
 # The types of all that commands for Kubernetes load on macOS and Windows: without what runs on Linux or in pods alone.
-LINUX_ONLY = ^tfk8s/(backends/(history/claim_reader|local/|local_scripts|meter|.*/raw_terminal)|task/(config|ipc|stream/pod_link|lifetime/record/|programs/|server)|training/|features/metrics/pod|sessions/(forks/[^e]|forks/event|guard_thread|patch|pod/|warm/(entrypoint|script_relay)))
+LINUX_ONLY = ^tfk8s/(backends/(history/claim_reader|local/|local_scripts|meter|.*/raw_terminal)|task/(config|ipc|stream/[flp]|lifetime/record/|programs/|server)|training/|features/metrics/pod|sessions/(forks/[^e]|forks/event|guard_thread|patch|pod/|warm/(entrypoint|script_relay)))
 ELSEWHERE = $(BIN)/mypy --follow-imports silent --exclude '$(LINUX_ONLY)'
 
 demo: .venv/local   ## one command to see it work: a graph computed by two TensorFlow servers

@@ -6,15 +6,17 @@ import contextlib
 import importlib
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.select import choose
+from tfk8s.cluster import program_files
 from tfk8s.cluster.gpus import require_gpus
 from tfk8s.cluster.handle import Cluster
-from tfk8s.cluster.program_run import require_programs, require_up
+from tfk8s.cluster.program_run import RunEvents, require_programs, require_up
 from tfk8s.cluster.readiness import TIMEOUT, OnChange
 from tfk8s.cluster.scripts import require_servers
 from tfk8s.core.history import redaction
@@ -79,28 +81,13 @@ def up(
     return cluster
 
 
-class RunEvents(Protocol):
-    """The caller's part of `run`: to show progress, and to follow the programs."""
-
-    def changed(self, status: ClusterStatus) -> None:
-        """Called with each status while the cluster starts."""
-
-    def is_up(self, cluster: Cluster, status: ClusterStatus) -> None:
-        """Called when the cluster is up."""
-
-    def follow(self, cluster: Cluster) -> int:
-        """Wait until the run of the programs has ended; return its exit code."""
-
-    def ends(self) -> None:
-        """Called before the cluster is removed."""
-
-
 def run(
     spec: JobFile,
     options: BackendOptions,
     events: RunEvents,
     script: Script | None = None,
     *,
+    get: Sequence[str] = (),
     recording: Any = None,
     timeout: float = TIMEOUT,
     keep: bool = False,
@@ -112,13 +99,14 @@ def run(
         options: they choose the backend.
         events: the caller's part.
         script: the script; None runs the job file's programs.
+        get: what to copy when the programs end, as `tfk8s run --get` does.
         recording: the timeline of the script, from the feature; None records nothing.
         timeout: in seconds, until the cluster is up.
         keep: leave the cluster running. Otherwise its lease removes the cluster after SIGKILL of this process, too.
 
     Raises:
-        InvalidInput: the job file has no programs, or no servers for the script.
-        ClusterError: the cluster can't start, or TensorFlow does not see a task's GPUs.
+        InvalidInput: the job file has no programs, no servers for the script, or no task with the files to copy.
+        ClusterError: the cluster can't start, TensorFlow does not see a task's GPUs, or not all files were copied.
         WaitTimeout: the cluster did not start in time.
     """
     cluster = find(spec, options, keep=keep)
@@ -127,16 +115,22 @@ def run(
     else:
         require_servers(spec)
         cluster.backend.scripts.check(script)
+    wanted = program_files.parse(get, spec, keep=keep)
     words = script.runner_arguments() if script else []
     folder = script.path.absolute().parent if script else None
     hidden = _values(spec)
-    with cluster.recorder.command("run", words, folder=folder, hidden=hidden, starts=True) as end, cluster:
+    with (
+        cluster.recorder.command("run", words, folder=folder, hidden=hidden, starts=True) as end,
+        program_files.copied(cluster.backend, spec, wanted) as files,
+        cluster,
+    ):
         try:
-            cluster.apply(spec, lease=None if keep else LEASE, resumes=False)
+            cluster.apply(spec, lease=None if keep else LEASE, resumes=False, environment=files.environment)
             status = cluster.wait(timeout, events.changed)
             require_gpus(cluster.backend, status, keep=keep)
             events.is_up(cluster, status)
             end.exit_code = events.follow(cluster) if script is None else cluster.run(script, recording=recording)
+            files.finish(end.exit_code)
             return end.exit_code
         finally:
             events.ends()

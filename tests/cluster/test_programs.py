@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from kube_api import KubeApi
-from on_cluster import left, make_job, make_job_file
+from on_cluster import IMAGE, left, make_job, make_job_file
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import commands, paths
@@ -165,6 +165,36 @@ def _by_hand(folder: Path) -> str:
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     return done.stdout.splitlines()[-1]
+
+
+LEAVE = """
+import pathlib, time
+print("begins", flush=True)
+time.sleep(8)
+pathlib.Path("left").mkdir()
+pathlib.Path("left/model").write_bytes(bytes(50_000_000))
+raise SystemExit(3)
+"""
+
+
+def test_files_come_from_the_pod_in_which_the_program_ended(
+    backend: KubernetesBackend, client: KubeApi, namespace: str, tmp_path: Path
+) -> None:
+    (tmp_path / "leave.py").write_text(LEAVE)
+    job = "{program: [leave.py], cpu: 50m, memory: 256Mi}"
+    (tmp_path / "leave.yaml").write_text(
+        f"{{apiVersion: tfk8s.dev/v1, name: leave, image: {IMAGE}, jobs: {{worker: {job}}}}}"
+    )
+    words = ["run", "--namespace", namespace, "--get", "left/model:model", "leave.yaml"]
+    command = subprocess.Popen([sys.executable, "-m", "tfk8s", *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    task = Task("worker", 0)
+    polling.wait_until(lambda: left(client, namespace, "leave"), "the cluster", 60)
+    until_line(backend, "leave", task, lambda line: line == "begins")
+    client.send("DELETE", paths.pod(namespace, pod_of(backend, "leave", task)), {"gracePeriodSeconds": 0})
+    _, errors = command.communicate(timeout=240)
+    assert command.returncode == 3, errors
+    assert (tmp_path / "model").stat().st_size == 50_000_000, errors
+    assert not left(client, namespace, "leave")
 
 
 def test_large_folder_reaches_the_pods(

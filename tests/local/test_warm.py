@@ -17,8 +17,9 @@ from warm_pod import POD, TIMEOUT, WarmPod, running, start
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import streams
-from tfk8s.backends.kubernetes.scripts import script_stream, warm_requests
-from tfk8s.backends.kubernetes.scripts.script_stream import Unusable
+from tfk8s.backends.kubernetes.scripts import warm_requests
+from tfk8s.backends.kubernetes.scripts.stream import script_stream
+from tfk8s.backends.kubernetes.scripts.stream.script_stream import Unusable
 from tfk8s.core.script import Download, LogOptions
 from tfk8s.errors import ClusterError, InvalidInput
 

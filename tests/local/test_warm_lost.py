@@ -16,7 +16,7 @@ from warm_pod import ENTRYPOINT, POD, TIMEOUT, WarmPod, running
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import streams
-from tfk8s.backends.kubernetes.scripts import script_stream
+from tfk8s.backends.kubernetes.scripts.stream import script_stream
 from tfk8s.errors import ClusterError, TaskUnreachable
 from tfk8s.task.stream import channel
 
@@ -37,7 +37,7 @@ while True:
 SUBMIT = """
 import pathlib, socket, sys
 from tfk8s.backends.kubernetes.api_server import streams
-from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
+from tfk8s.backends.kubernetes.scripts.stream.warm_stream import WarmScript
 from tfk8s.task.stream import channel
 streams.dial = lambda *_: socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 channel.PING_INTERVAL = 0.1

@@ -16,8 +16,9 @@ from typing import Any
 from clusters import children
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes.scripts import arriving_files, script_archive
-from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
+from tfk8s.backends.kubernetes.scripts import script_archive
+from tfk8s.backends.kubernetes.scripts.stream import arriving_files
+from tfk8s.backends.kubernetes.scripts.stream.warm_stream import WarmScript
 from tfk8s.core.script import Download
 from tfk8s.errors import TaskUnreachable
 

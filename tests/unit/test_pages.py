@@ -94,7 +94,9 @@ _NAMED_FILE = re.compile(r"```yaml\n(# ([\w.]+\.yaml).*?)```", re.DOTALL)
 HEAD = "apiVersion: tfk8s.dev/v1\nname: {}\nimage: tensorflow/tensorflow:2.21.0\njobs:\n"
 MNIST = HEAD.format("mnist") + "  chief: 1\n  ps: 2\n  worker: 4\n  evaluator: {program: [python3, -m, evaluate]}\n"
 # The cluster "mnist" runs at first, but not for those that start it.
-STARTS_MNIST = ("docs/tfjob.md", "help: tfk8s run --local cluster.yaml")
+STARTS_MNIST = (
+    "docs/tfjob.md", "help: tfk8s run --local cluster.yaml", "help: tfk8s run --get evaluator/0:model cluster.yaml",
+)  # fmt: skip
 SCRIPTS = ("train.py", "script.py", "old_script.py", "replica.py", "mnist_replica.py")
 # Files that the pages have in their folder, beside those of this repository: by page, or for all pages.
 FILES = {

@@ -78,8 +78,13 @@ def copy_here(wanted: Sequence[Download], outcome: Outcome) -> Outcome:
     Raises:
         ClusterError: the script succeeded, but not everything could be copied.
     """
+    return report(copy_all(wanted), outcome)
+
+
+def copy_all(wanted: Sequence[Download]) -> list[str]:
+    """Copy files of this machine, as `copy_here` does; return what was not copied, with the reasons."""
     if not wanted:
-        return outcome
+        return []
     others = [download for download in wanted if not _is_in_place(download)]
     inside = {download.path: place for download in others if (place := _place_inside(download.path, others))}
     away = [download for download in others if download.path not in inside]
@@ -94,8 +99,7 @@ def copy_here(wanted: Sequence[Download], outcome: Outcome) -> Outcome:
     with open(read, "rb") as source:
         problems = receive(source, away)
     thread.join()
-    problems += [f"{quoted(path)} was not copied: it contains {quoted(place)}" for path, place in inside.items()]
-    return report(problems, outcome)
+    return problems + [f"{quoted(path)} was not copied: it contains {quoted(place)}" for path, place in inside.items()]
 
 
 def _is_in_place(download: Download) -> bool:
@@ -114,14 +118,14 @@ def failure(error: ClusterError) -> str:
     return f"its files were not copied: {error}{f' ({error.help})' if error.help else ''}"
 
 
-def report(problems: Sequence[str], outcome: Outcome) -> Outcome:
-    """Return how a script ended. Problems with its files are warnings if the script itself has failed.
+def report(problems: Sequence[str], outcome: Outcome, subject: str = "the script") -> Outcome:
+    """Return how a script or a run ended. Problems with the files are warnings if the script itself has failed.
 
     Raises:
         ClusterError: there are problems with the files of a script that succeeded.
     """
     if problems and outcome.code == 0:
-        raise ClusterError("the script succeeded, but " + "; ".join(problems))
+        raise ClusterError(f"{subject} succeeded, but " + "; ".join(problems))
     for problem in problems:
         log.warning("%s", problem)
     return outcome

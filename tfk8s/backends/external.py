@@ -9,8 +9,7 @@ from contextlib import AbstractContextManager
 
 from tfk8s.backends import devices, foreground_scripts, local_scripts
 from tfk8s.backends.foreground_scripts import ForegroundScripts
-from tfk8s.backends.parts import Absent
-from tfk8s.backends.protocol import Observer, PollingObserver
+from tfk8s.backends.protocol import Absent, Observer, PollingObserver
 from tfk8s.core import addresses
 from tfk8s.core.environment import texts
 from tfk8s.core.script import Outcome, Script

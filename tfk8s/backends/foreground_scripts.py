@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from tfk8s.backends.parts import Absent, TensorBoard
+from tfk8s.backends.parts import TensorBoard
+from tfk8s.backends.protocol import Absent
 from tfk8s.core.script import Outcome, Script
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log

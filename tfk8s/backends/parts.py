@@ -1,10 +1,10 @@
-"""The parts of backends: further verbs, each part a protocol. `Absent` stands for a part that a backend lacks."""
+"""The parts of backends: further verbs, each part a protocol. `protocol.Absent` stands for what a backend lacks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # commands that need no backend import this module too
     from pathlib import Path
@@ -15,7 +15,6 @@ if TYPE_CHECKING:  # commands that need no backend import this module too
     from tfk8s.backends.usage import Usage
     from tfk8s.core.spec import JobFile, Task
     from tfk8s.core.storage.volumes import KeptClaim
-    from tfk8s.errors import Tfk8sError
 from tfk8s.core.script import WHOLE_LOG, Download, LogOptions, Outcome, Script
 
 
@@ -142,8 +141,34 @@ class Inside(Protocol):
         ...
 
 
+class RunFiles(Protocol):
+    """The files that programs leave.
+
+    Attributes:
+        environment: the variables that the programs' jobs need for that, by job.
+    """
+
+    environment: Mapping[str, Mapping[str, str]]
+
+    def finish(self) -> list[str]:
+        """Return what was not copied, with the reasons, after the end of the run."""
+        ...
+
+
 class Files(Protocol):
     """Copies files between this machine and tasks."""
+
+    def left(self, job_file: JobFile, wanted: Mapping[Task, Sequence[Download]]) -> AbstractContextManager[RunFiles]:
+        """Copy files of programs when they end, whatever their exit codes, in a `with`.
+
+        Args:
+            job_file: the cluster's, which the caller makes then, with the variables of `RunFiles.environment`.
+            wanted: the files by task.
+
+        Raises:
+            ClusterError: this user may not copy files of programs.
+        """
+        ...
 
     def fetch(self, name: str, task: Task, download: Download) -> list[str]:
         """Copy a file or a folder of a task to this machine; return what was not copied, with the reasons.
@@ -273,23 +298,3 @@ class History(Protocol):
     def share(self, name: str) -> None:
         """Bring what this process has added to the shared history, if the cluster has a record there."""
         ...
-
-
-class Absent:
-    """A part that a backend lacks: each method, whatever its arguments, is the same refusal.
-
-    Args:
-        observe: is called with the cluster's name, and raises a NoSuchCluster for a name that no cluster has.
-        error: returns the refusal, from the method's name and the cluster's.
-    """
-
-    def __init__(self, observe: Callable[[str], object], error: Callable[[str, str], Tfk8sError]) -> None:
-        self._observe, self._error = observe, error
-
-    def __getattr__(self, method: str) -> Any:
-        def refuse(cluster: str | JobFile, *_: object, **__: object) -> NoReturn:
-            name = cluster if isinstance(cluster, str) else cluster.name
-            self._observe(name)
-            raise self._error(method, name)
-
-        return refuse

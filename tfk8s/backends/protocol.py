@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 if TYPE_CHECKING:  # commands that need no backend import this module too
     from tfk8s.backends.options import BackendOptions
@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # commands that need no backend import this module too
     from tfk8s.core.plan import Plan, Scaling
     from tfk8s.core.spec import JobFile, Task
     from tfk8s.core.status import ClusterStatus
+    from tfk8s.errors import Tfk8sError
     from tfk8s.sessions.timing import Timing
 from tfk8s.core.script import LogLine, LogOptions
 
@@ -168,3 +169,23 @@ class Backend(Protocol):
     def locator(self, name: str) -> BackendOptions | None:
         """Return the options by which another process finds the cluster; None if its tasks are reached directly."""
         ...
+
+
+class Absent:
+    """A part that a backend lacks: each method, whatever its arguments, is the same refusal.
+
+    Args:
+        observe: is called with the cluster's name, and raises a NoSuchCluster for a name that no cluster has.
+        error: returns the refusal, from the method's name and the cluster's.
+    """
+
+    def __init__(self, observe: Callable[[str], object], error: Callable[[str, str], Tfk8sError]) -> None:
+        self._observe, self._error = observe, error
+
+    def __getattr__(self, method: str) -> Any:
+        def refuse(cluster: str | JobFile, *_: object, **__: object) -> NoReturn:
+            name = cluster if isinstance(cluster, str) else cluster.name
+            self._observe(name)
+            raise self._error(method, name)
+
+        return refuse

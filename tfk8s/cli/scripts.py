@@ -166,12 +166,14 @@ def run(
     Without SCRIPT, prints the output of the job file's programs, and returns the exit code of their run: 0, or that of
     the program that failed. With SCRIPT, uses and keeps a cluster that already runs with this job file. Arguments after
     SCRIPT go to the script. --get copies PATH from the script's folder to LOCAL (default: the same path here) before
-    the cluster is removed. Unless --keep is given, the cluster is removed after SIGKILL of this command, too: on
-    Kubernetes after 15 minutes.
+    the cluster is removed. Without SCRIPT, it is [TASK:]PATH[:LOCAL], copied when TASK's program ends (default: the
+    first task of the master's job). Unless --keep is given, the cluster is removed after SIGKILL of this command, too:
+    on Kubernetes after 15 minutes.
 
     Examples:
         tfk8s run --local cluster.yaml
         tfk8s run --local cluster.yaml train.py --steps 1000
+        tfk8s run --get evaluator/0:model cluster.yaml
         tfk8s run --local --tf1 cluster.yaml old_script.py
     """
     del result  # `Command.invoke` writes the file
@@ -182,14 +184,15 @@ def run(
             script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, on_master=on_master, get=get or (), cpu=cpu,
             requirements=requirements, gpus=gpus, memory=memory, start_timeout=None if timeout == TIMEOUT else timeout,
         )  # fmt: skip
-    elif tf1 or fresh or isolate or on_master or requirements or gpus or cpu or memory or get or trace:
-        flags = "--tf1, --fresh, --isolate, --on-master, --requirements, --gpus, --cpu, --memory, --get and --trace"
+    elif tf1 or fresh or isolate or on_master or requirements or gpus or cpu or memory or trace:
+        flags = "--tf1, --fresh, --isolate, --on-master, --requirements, --gpus, --cpu, --memory and --trace"
         raise InvalidInput(f"{flags} need a SCRIPT")
     where = BackendOptions(local or None, context, namespace, allow_exposed_ports, python)
     spec = options.load_job_file(file, settings, variables)
     with Once() as signals, Progress() as progress:
         events = _Run(signals, progress, all_lines=all_lines)
-        return api.run(spec, where, events, session_script, recording=recording, timeout=timeout, keep=keep)
+        files = () if script else get or ()  # those of a script are the script's
+        return api.run(spec, where, events, session_script, get=files, recording=recording, timeout=timeout, keep=keep)
 
 
 class _Run:

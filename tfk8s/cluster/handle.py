@@ -13,7 +13,7 @@ from tfk8s import spans
 from tfk8s.backends import devices
 from tfk8s.backends.devices import TaskDevices
 from tfk8s.backends.protocol import Backend
-from tfk8s.cluster import removal, saved_logs, scaling
+from tfk8s.cluster import program_files, removal, saved_logs, scaling
 from tfk8s.cluster.connection import ClusterConnection
 from tfk8s.cluster.history_recorder import HistoryRecorder
 from tfk8s.cluster.program_run import wait_for_programs
@@ -81,19 +81,31 @@ class Cluster(SuspendableCluster, SubmittingCluster):
         """Return each task's devices. A task that does not answer has no devices, and an error."""
         return devices.list_devices(self.backend, self.status())
 
-    def apply(self, job_file: JobFile, *, lease: int | None = None, resumes: bool = True) -> None:
+    def apply(
+        self,
+        job_file: JobFile,
+        *,
+        lease: int | None = None,
+        resumes: bool = True,
+        environment: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
         """Create the cluster, or change it to match its job file, without waiting for the tasks.
 
         `lease` is for a new cluster; a running one keeps its own, or has none. A suspended one needs `resumes`.
+        `environment` has variables for the tasks of a new cluster, by job.
 
         Raises:
-            InvalidInput: the backend rejects the job file, and has changed nothing.
+            InvalidInput: the backend rejects the job file, and has changed nothing; or a running cluster can't get the
+                variables.
         """
         try:
             found, is_suspended = note_suspension(self.backend, self.status(), resumes=resumes)
+            if environment:
+                raise program_files.running_already(self.name, self.backend.flags)
         except NoSuchCluster:
             self.created, found, is_suspended = True, lease, False  # leaving the `with` removes a half created cluster
-        self._applied = replace(job_file, lease=None if lease is None or found is None else int(found))
+        lease = None if lease is None or found is None else int(found)
+        self._applied = replace(program_files.with_variables(job_file, environment or {}), lease=lease)
         try:
             with spans.part("apply job file") as part:
                 part[spans.TASKS] = sum(job.tasks for job in job_file.jobs)

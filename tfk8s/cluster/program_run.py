@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from tfk8s import polling, spans
 from tfk8s.backends.protocol import Backend
@@ -17,6 +18,9 @@ from tfk8s.core.status import ClusterStatus, Phase
 from tfk8s.core.task_names import format_tasks
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, Tfk8sError
 from tfk8s.log import log
+
+if TYPE_CHECKING:
+    from tfk8s.cluster.handle import Cluster
 
 _LONG_WAIT = 60.0  # after which a program that still runs may wait for one that has ended
 
@@ -62,6 +66,22 @@ def _end_others(backend: Backend, status: ClusterStatus) -> None:
         backend.inside.end_programs(status.name, jobs, succeeded=failed is None)
     except Tfk8sError as error:  # such as a user who may not change Jobs
         log.warning("the programs of %s continue after the end of the run: %s", ", ".join(jobs), error)
+
+
+class RunEvents(Protocol):
+    """The caller's part of `run`: to show progress, and to follow the programs."""
+
+    def changed(self, status: ClusterStatus) -> None:
+        """Called with each status while the cluster starts."""
+
+    def is_up(self, cluster: Cluster, status: ClusterStatus) -> None:
+        """Called when the cluster is up."""
+
+    def follow(self, cluster: Cluster) -> int:
+        """Wait until the run of the programs has ended; return its exit code."""
+
+    def ends(self) -> None:
+        """Called before the cluster is removed."""
 
 
 class _RunWait:

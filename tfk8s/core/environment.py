@@ -37,7 +37,7 @@
                         render/program_job                task/programs/pod           for a program's exit code
     TFK8S_ARCHIVE       kubernetes/, render/program_job   pod/entrypoint, task/       the archive of the script's folder
     TFK8S_REQUIREMENTS  kubernetes/                       pod/entrypoint, runner      the file for `pip install -r`
-    TFK8S_DOWNLOADS     kubernetes/                       pod/entrypoint              the files of `--get`, as JSON
+    TFK8S_DOWNLOADS     kubernetes/                       pod/entrypoint, left_files  the files of `--get`, as JSON
     TFK8S_CLIENT        kubernetes/                       pod/entrypoint, pod_link    a client connects: "input" or ""
     TFK8S_TOKEN         local_tensorboard, kubernetes/    pod/tensorboard             the path of TensorBoard's page
     TFK8S_SCRIPT        warm/script_relay                 strategy, programs/stacks   the name of a script in a warm pod

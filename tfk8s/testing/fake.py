@@ -6,7 +6,6 @@ import contextlib
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import NoReturn
 
 from tfk8s.backends import foreground_scripts
@@ -21,7 +20,7 @@ from tfk8s.core import job_kinds
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan, Scaling, compare
 from tfk8s.core.resources import NOTHING, named
-from tfk8s.core.script import WHOLE_LOG, Download, LogLine, LogOptions, Outcome, Script
+from tfk8s.core.script import WHOLE_LOG, LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.core.storage.claims import claims_to_make
@@ -29,6 +28,7 @@ from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
 from tfk8s.sessions.timing import TIMING
 from tfk8s.task import wire
 from tfk8s.testing import statuses
+from tfk8s.testing.fake_files import FakeFiles
 from tfk8s.testing.leases import FakeLeases
 from tfk8s.testing.statuses import CREATED
 
@@ -36,7 +36,7 @@ from tfk8s.testing.statuses import CREATED
 class FakeBackend:
     """A backend whose clusters are data: servers are ready and programs end at once, and scripts do not run.
 
-    It is its own parts: `scripts`, `detached`, `inside`, `files` and `suspending`.
+    It is its own parts: `scripts`, `detached`, `inside` and `suspending`.
 
     Args:
         *job_files: the clusters that exist at first, as `tfk8s.load` returns job files.
@@ -74,6 +74,7 @@ class FakeBackend:
         self.connections: list[socket.socket] = []
         self.first_phase, self.refusal, self.loss_reason, self.exit_code, self.observers = Phase.READY, "", "", 0, 0
         self.past_events, self.leases = list[Event](), FakeLeases()
+        self.files = FakeFiles(self._check, self.calls)
         for job_file in job_files:
             self._make(job_file, phase)
 
@@ -89,7 +90,7 @@ class FakeBackend:
         """The backend itself."""
         return self
 
-    detached = inside = files = suspending = scripts
+    detached = inside = suspending = scripts
 
     def apply(self, job_file: JobFile) -> bool:
         """Make the cluster; refuse a name that another job file has."""
@@ -237,17 +238,6 @@ class FakeBackend:
         self._check(name)
         self.calls.append(" ".join(["execute", name, str(task), *command]))
         return self.exit_code
-
-    def fetch(self, name: str, task: Task, download: Download) -> list[str]:
-        """Record the call; a path that ends in "none" is missing."""
-        self._check(name)
-        self.calls.append(f"fetch {name} {task} {download}")
-        return [f'"{download.path}" was not copied'] if download.path.endswith("none") else []
-
-    def send(self, name: str, task: Task, local: Path, path: str) -> None:
-        """Record the call."""
-        self._check(name)
-        self.calls.append(f"send {name} {task} {local} {path}")
 
     def stacks(self, name: str, chosen: Sequence[str]) -> list[Stacks]:
         """Return names without processes."""

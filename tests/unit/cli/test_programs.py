@@ -53,6 +53,71 @@ def test_run_prints_the_output_and_removes_the_cluster(run: Run, backend: FakeBa
     assert backend.calls == ["apply train", "logs train worker/0 worker/1 follow=True tail=None", "delete train"]
 
 
+def test_run_copies_what_programs_leave(
+    run: Run, backend: FakeBackend, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, errors = run("run", "--get", "model", "--get", "worker/1:/tmp/log:log1", file)
+    assert (code, backend.calls) == (0, [
+        "copy files of train worker/0 worker/1", "apply train",
+        "logs train worker/0 worker/1 follow=True tail=None", "delete train", "end copies of train",
+    ]), errors  # fmt: skip
+    code, _, errors = run("run", "--get", "none:here", file)
+    assert code == 1
+    assert errors.endswith('error: the run succeeded, but worker/0: "none" was not copied\n')
+    backend.exit_code = 3
+    code, _, errors = run("run", "--get", "none:here", file)
+    assert code == 3
+    assert 'tfk8s: worker/0: "none" was not copied\n' in errors
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--get", "worker/2:model"], 'there is no task "worker/2"; there are worker/0 to worker/1'),
+        (["--get", "worker/0:"], '--get "worker/0:" is not PATH or PATH:LOCAL'),
+        (["--get", "worker/0:a:b", "--get", "worker/1:c:b"], "another --get copies to"),
+        (["--get", "model", "--keep"], "--keep can't be combined with --get of programs"),
+    ],
+)
+def test_files_that_can_not_be_copied_are_refused_before_the_start(
+    run: Run, backend: FakeBackend, file: str, words: list[str], error: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    code, _, errors = run("run", *words, file)
+    assert code == 2
+    assert error in errors
+    assert backend.calls == []
+
+
+def test_run_copies_files_of_its_own_clusters_alone(
+    run: Run, backend: FakeBackend, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("up", file)[0] == 0
+    monkeypatch.setattr(backend.files, "environment", {"worker": {"TFK8S_DOWNLOADS": "{}"}})
+    code, _, errors = run("run", "--get", "model", file)
+    assert (code, errors) == (2, (
+        'error: cluster "train" exists, and its programs end without waiting for a copy of their files\n'
+        "  = help: tfk8s down --local train removes the cluster; or copy files of running tasks with tfk8s cp\n"
+    ))  # fmt: skip
+
+
+def test_a_task_without_a_program_leaves_no_files(
+    run: Run, backend: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "mixed.yaml"
+    path.write_text(TEXT.replace("jobs:", "jobs:\n  master: 1"))
+    code, _, errors = run("run", "--get", "a:b", str(path))
+    assert (code, backend.calls) == (2, [])
+    assert errors.splitlines()[:2] == [
+        'error: --get "a:b": master/0 has no program',
+        "  = help: name a task that has one, for example --get worker/0:a",
+    ]
+
+
 @pytest.mark.parametrize("option", ["", "--all"])
 def test_run_leaves_out_what_tensorflow_writes_for_itself(
     run: Run, backend: FakeBackend, file: str, monkeypatch: pytest.MonkeyPatch, option: str
@@ -118,7 +183,7 @@ def test_run_of_a_script_needs_servers(run: Run, backend: FakeBackend, file: str
 
 
 def test_options_of_a_script_need_the_script(run: Run, file: str) -> None:
-    flags = "--tf1, --fresh, --isolate, --on-master, --requirements, --gpus, --cpu, --memory, --get and --trace"
+    flags = "--tf1, --fresh, --isolate, --on-master, --requirements, --gpus, --cpu, --memory and --trace"
     assert run("run", "--tf1", file) == (2, "", f"error: {flags} need a SCRIPT\n")
 
 

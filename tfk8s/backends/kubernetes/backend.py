@@ -72,7 +72,7 @@ class KubernetesBackend:
         self._notes = RecordNotes(self._client, self._namespace_of)
         given = (self._client, self._find, self.flags)
         self.scripts, self.detached = parts.PodScripts(*given), parts.DetachedPods(*given)
-        self.inside, self.files = parts.InsidePods(*given), parts.PodFiles(*given)
+        self.inside, self.files = parts.InsidePods(*given), parts.PodFiles(*given, self._namespace_for)
         self._rates = functools.cache(functools.partial(rates.read, self._client))
         self.history = PodHistory(
             self,

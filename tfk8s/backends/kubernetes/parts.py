@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,12 +20,13 @@ from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.stacks import Stacks
 from tfk8s.backends.usage import Usage
 from tfk8s.core.script import WHOLE_LOG, Download, LogOptions, Outcome, Script
-from tfk8s.core.spec import Task
+from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.storage.volumes import KeptClaim
 from tfk8s.errors import InvalidInput
 
 if TYPE_CHECKING:
     from tfk8s.backends.history.merging import Pulled
+    from tfk8s.backends.kubernetes.scripts.stream.program_files import ProgramFiles
     from tfk8s.backends.kubernetes.scripts.tensorboard_pod import TensorBoardPod
 
 
@@ -152,7 +154,18 @@ class InsidePods(_Part):
 
 
 class PodFiles(_Part):
-    """Copies files between this machine and the containers of tasks."""
+    """Copies files between this machine and the containers of tasks.
+
+    Args:
+        namespace_for: returns the namespace of a job file's cluster.
+    """
+
+    def __init__(
+        self, client: Client, find: Callable[[str], DeployedCluster], flags: str,
+        namespace_for: Callable[[JobFile], str],
+    ) -> None:  # fmt: skip
+        super().__init__(client, find, flags)
+        self._namespace_for = namespace_for
 
     def fetch(self, name: str, task: Task, download: Download) -> list[str]:
         """Copy files from the container of a task."""
@@ -163,6 +176,15 @@ class PodFiles(_Part):
         """Copy files to the container of a task."""
         with self._container(name, task) as (namespace, pod):
             task_files.send(self._client, namespace, pod, local, path)
+
+    def left(self, job_file: JobFile, wanted: Mapping[Task, Sequence[Download]]) -> ProgramFiles:
+        """Copy the files of programs by streams to their pods, which wait for that."""
+        from tfk8s.backends.kubernetes.scripts.stream import program_files
+
+        namespace = self._namespace_for(job_file)
+        program_files.require_connections(self._client, namespace)
+        find = functools.partial(deployed.find, self._client, namespace, job_file.name)
+        return program_files.ProgramFiles(self._client, find, wanted)
 
 
 class SuspendingPods(_Part):

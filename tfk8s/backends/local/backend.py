@@ -20,13 +20,13 @@ from tfk8s.backends.history import places, writing
 from tfk8s.backends.local import capacity, cluster_status, logs, starting, state, supervisor_client
 from tfk8s.backends.local.programs import cluster_end, cluster_suspension
 from tfk8s.backends.local.programs.cluster_suspension import SuspendingProcesses
+from tfk8s.backends.local.programs.left_files import LocalFiles
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.backends.local.supervision import history, requests, suspended_file
 from tfk8s.backends.local.supervision.held_leases import HeldLeases
 from tfk8s.backends.local.supervision.script_request import script_request
 from tfk8s.backends.local.way_out.expected import expected
 from tfk8s.backends.options import BackendOptions
-from tfk8s.backends.parts import Absent
 from tfk8s.backends.plain_data import job_file_to_dict
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core.events import Event, of_phase
@@ -74,9 +74,7 @@ class LocalBackend:
         self.detached = foreground_scripts.no_detached(_find)
         self.inside, self.suspending = InsideProcesses(), SuspendingProcesses(_find)
         self.history = history.LocalHistory()
-        self.files = Absent(_find, lambda *_: InvalidInput(
-            "tasks of a cluster on this machine have the files of this machine", help="copy them with cp"
-        ))  # fmt: skip
+        self.files = LocalFiles(_find)
 
     def apply(self, job_file: JobFile) -> bool:
         """Start the cluster or its failed servers; return whether anything changed.

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     errors, errors_end = os.pipe()
     ready, ready_end = os.pipe()
     source, source_end = os.pipe() if os.environ.get(channel.CLIENT_VARIABLE) == channel.HAS_INPUT else (0, None)
-    listener = _listen()
+    listener = pod_link.listen()
     child = os.fork()
     if not child:
         os.dup2(source, 0)
@@ -83,14 +83,6 @@ def main(arguments: Sequence[str]) -> int:
     elif not signals and (message := failures.ended_by_signal(_script(arguments), code)):
         os.write(2, MARK + f"tfk8s: {message}\n".encode())
     return code if code >= 0 else 128 - code
-
-
-def _listen() -> socket.socket:
-    """Return the socket for the client, at the loopback address alone. No client comes if the port is another's."""
-    try:
-        return socket.create_server(("127.0.0.1", channel.PORT))
-    except OSError:  # the pod has its node's network
-        return socket.create_server(("127.0.0.1", 0))
 
 
 def _pass_on_signals(child: int) -> list[int]:

@@ -41,6 +41,7 @@ from tfk8s.task.programs.restarts import linked_restarts
 from tfk8s.task.programs.restarts.linked_restarts import LinkedRestarts
 from tfk8s.task.programs.restarts.restart_coordinator import ASKED, ENDED, FAILED, START, STOP, STOPPED
 from tfk8s.task.programs.unreachable import LOOK_INTERVAL, Unanswered
+from tfk8s.task.stream import left_files
 
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, linked_restarts.SIGNAL)
 _GROUP_INTERVAL = 0.05
@@ -274,6 +275,7 @@ def main(arguments: Sequence[str]) -> int:
     if "TFK8S_METRICS_PORT" in environment:
         notes = importlib.import_module("tfk8s.features.metrics.pod").start(ports[name], "program")
         own["TFK8S_PROGRESS"], note = str(notes.progress), notes.write
+    files = left_files.start(environment)
     link = linked_restarts.start(name, coordinator, [restart_on, max_restarts], environment)
     runs = ProgramRuns(name, expand(words, {**environment, **own}), policy, own, unanswered, note, link)
     code = runs.run()
@@ -282,6 +284,7 @@ def main(arguments: Sequence[str]) -> int:
     if path := environment.get("TFK8S_VERDICT"):
         with contextlib.suppress(OSError):
             Path(path).write_text(end_message(code, link.restarts))
+    files.send(code, _SIGNALS)
     return container_code(code)
 
 

@@ -1,7 +1,8 @@
 """The stream between a script in a pod of its own and `submit`: the folder, input, an interrupt, the end, and files.
 
 Process 1 serves the stream on a thread, at the pod's loopback address alone. The script needs no client: it goes on
-without one, and its output is the container's log. Standard library only: this file runs in pods.
+without one, and its output is the container's log. Programs have the end and the files of the stream: see
+`file_link`. Standard library only: this file runs in pods.
 """
 
 from __future__ import annotations
@@ -22,6 +23,14 @@ from tfk8s.task.stream.client_link import ClientLink
 
 END_TIMEOUT = 5.0  # for the client to hear of the script's end
 _STEP = 0.1
+
+
+def listen() -> socket.socket:
+    """Return the socket for the client, at the loopback address alone. No client comes if the port is another's."""
+    try:
+        return socket.create_server(("127.0.0.1", channel.PORT))
+    except OSError:  # the pod has its node's network
+        return socket.create_server(("127.0.0.1", 0))
 
 
 class PodLink(ClientLink):

@@ -15,7 +15,7 @@ from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.nodes import scheduling
 from tfk8s.backends.kubernetes.pods import pod_ends
 from tfk8s.backends.kubernetes.scripts import namespace_rules, script_archive, script_pod, warm_requests
-from tfk8s.backends.kubernetes.scripts.pod_stream import CURES, PodScript
+from tfk8s.backends.kubernetes.scripts.stream.pod_stream import CURES, PodScript
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact

@@ -34,7 +34,7 @@ from tfk8s.sessions.pod import entrypoint
 from tfk8s.sessions.timing import TIMING
 
 if TYPE_CHECKING:  # which imports this module
-    from tfk8s.backends.kubernetes.scripts.pod_stream import PodScript
+    from tfk8s.backends.kubernetes.scripts.stream.pod_stream import PodScript
 
 START_TIMEOUT = 120.0
 QUOTA_TIMEOUT = 10.0  # for a quota that is used up: pods that end now, as after `restart`, make room

@@ -9,17 +9,11 @@ from tfk8s import platforms
 from tfk8s.backends import downloads, foreground_scripts
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.api_server.client import Client
-from tfk8s.backends.kubernetes.scripts import (
-    arriving_files,
-    script_jobs,
-    script_pod,
-    script_start,
-    script_stream,
-    warm_pods,
-)
+from tfk8s.backends.kubernetes.scripts import script_jobs, script_pod, script_start, warm_pods
 from tfk8s.backends.kubernetes.scripts.end_watch import EndWatch
-from tfk8s.backends.kubernetes.scripts.script_stream import Unusable
-from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
+from tfk8s.backends.kubernetes.scripts.stream import arriving_files, script_stream
+from tfk8s.backends.kubernetes.scripts.stream.script_stream import Unusable
+from tfk8s.backends.kubernetes.scripts.stream.warm_stream import WarmScript
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact
 from tfk8s.core.script import Outcome, Script

@@ -15,7 +15,7 @@ from job_files import job_file
 from tfk8s import render
 from tfk8s.backends.kubernetes.api_server import access_review, streams
 from tfk8s.backends.kubernetes.scripts import namespace_rules, script_archive, script_jobs, script_pod
-from tfk8s.backends.kubernetes.scripts.pod_stream import PodScript
+from tfk8s.backends.kubernetes.scripts.stream.pod_stream import PodScript
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.core.script import Download, Outcome, Script
 from tfk8s.errors import BackendUnreachable, ClusterError

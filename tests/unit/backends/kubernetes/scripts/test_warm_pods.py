@@ -22,7 +22,7 @@ from tfk8s.backends.kubernetes.scripts import (
     warm_pods,
     warm_scripts,
 )
-from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
+from tfk8s.backends.kubernetes.scripts.stream.warm_stream import WarmScript
 from tfk8s.backends.kubernetes.workloads import deployed, warm_status
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.quantity import Quantity

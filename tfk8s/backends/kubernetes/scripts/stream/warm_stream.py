@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from tfk8s import polling, spans
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.scripts.script_output import ScriptOutput
-from tfk8s.backends.kubernetes.scripts.script_stream import BLOCK, ScriptStream, Unusable
+from tfk8s.backends.kubernetes.scripts.stream.script_stream import BLOCK, ScriptStream, Unusable
 from tfk8s.render.pods import Object
 from tfk8s.sessions.forks.escalation import forwarded_signals
 from tfk8s.task.stream import channel

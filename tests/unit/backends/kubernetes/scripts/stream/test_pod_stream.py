@@ -16,8 +16,8 @@ import pytest
 from tfk8s import polling
 from tfk8s.backends.downloads import parse
 from tfk8s.backends.kubernetes.api_server import errors, streams
-from tfk8s.backends.kubernetes.scripts import pod_stream, script_stream
-from tfk8s.backends.kubernetes.scripts.pod_stream import PodScript
+from tfk8s.backends.kubernetes.scripts.stream import pod_stream, script_stream
+from tfk8s.backends.kubernetes.scripts.stream.pod_stream import PodScript
 from tfk8s.core.script import Outcome
 from tfk8s.errors import ClusterError, TaskUnreachable
 from tfk8s.task.stream import channel, pod_link
@@ -161,7 +161,7 @@ def test_input_goes_on_where_it_has_begun(
     (reader, source), (rest, typed) = os.pipe(), os.pipe()
     pod = Pod(tmp_path, source)
     monkeypatch.setattr(streams, "dial", pod.dial)
-    monkeypatch.setattr("tfk8s.backends.kubernetes.scripts.pod_stream.STDIN", rest)
+    monkeypatch.setattr("tfk8s.backends.kubernetes.scripts.stream.pod_stream.STDIN", rest)
     made(begun=b"one ").start()
     os.write(typed, b"two")
     os.close(typed)
@@ -197,7 +197,7 @@ def test_a_script_that_ignores_ctrl_c_is_deleted(
     pod: Pod, made: Callable[..., PodScript], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(os, "kill", lambda *_: None)
-    monkeypatch.setattr("tfk8s.backends.kubernetes.scripts.pod_stream.INTERRUPT_TIMEOUT", -600.0)
+    monkeypatch.setattr("tfk8s.backends.kubernetes.scripts.stream.pod_stream.INTERRUPT_TIMEOUT", -600.0)
     client = Client()
     script = made(client, "model", grace=600)
     script.start()

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from tfk8s import spans
 from tfk8s.backends import downloads
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
-from tfk8s.backends.kubernetes.scripts import arriving_files, script_stream
-from tfk8s.backends.kubernetes.scripts.script_stream import BLOCK, ScriptStream, Unusable
+from tfk8s.backends.kubernetes.scripts.stream import arriving_files, script_stream
+from tfk8s.backends.kubernetes.scripts.stream.script_stream import BLOCK, ScriptStream, Unusable, reason
 from tfk8s.core.script import Download, Outcome
 from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.log import log
@@ -25,7 +25,6 @@ INTERRUPT_TIMEOUT = 60.0
 _END_TIMEOUT = 5.0  # between the end in the log and the end of the stream
 _CLOSE_TIMEOUT = 1.0
 STDIN = 0
-_WAKE = 0  # no signal's number
 CURES = {  # for a script without a connection to its pod, by what comes or goes by the connection
     "files": "leave out --get and --trace",
     "standard input": "give it none: < /dev/null",
@@ -58,7 +57,7 @@ class PodScript(ScriptStream):
         self._failure: Exception | None = None
         self._end_timeout = INTERRUPT_TIMEOUT + grace
         self._limit: threading.Timer | None = None
-        self._is_closed = self._is_discarded = False
+        self._is_discarded = False
         self._is_done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfk8s-script", daemon=True)
 
@@ -77,7 +76,7 @@ class PodScript(ScriptStream):
             except Unusable as error:
                 if isinstance(error.__cause__, ScriptLost):  # `--retries` runs the script again
                     raise error.__cause__ from error
-                raise ClusterError(f"the script's folder can't be sent to its pod: {_reason(error)}") from error
+                raise ClusterError(f"the script's folder can't be sent to its pod: {reason(error)}") from error
             for start in range(0, len(archive), BLOCK):
                 self._channel.send(channel.ARCHIVE, archive[start : start + BLOCK])
                 while self._end is None and self._channel.is_full:
@@ -95,9 +94,8 @@ class PodScript(ScriptStream):
     def close(self) -> None:
         """End the stream; the script goes on."""
         self._cancel_limit()
-        self._is_closed = True
+        self.stop()
         if self._thread.is_alive():
-            self._signals_end.send(bytes([_WAKE]))
             self._thread.join(_CLOSE_TIMEOUT)
         if not self._thread.is_alive():
             self._close()
@@ -130,8 +128,8 @@ class PodScript(ScriptStream):
         if self._wanted and self._end is not None:
             self._is_done.wait()  # a copy has limits of its own
         if self._wanted and self._problems is None:
-            reason = "its pod did not wait for that" if self._failure is None else _reason(self._failure)
-            self._problems = [f"its files were not copied: {reason}"]
+            cause = "its pod did not wait for that" if self._failure is None else reason(self._failure)
+            self._problems = [f"its files were not copied: {cause}"]
         return downloads.report(self._problems or (), outcome)
 
     def report_loss(self) -> None:
@@ -150,7 +148,7 @@ class PodScript(ScriptStream):
             assert self._failure is not None
             what = "files" if self._begun is None else "standard input"
             raise ClusterError(
-                f"the script's {what} can't be passed on: {_reason(self._failure)}", help=CURES[what]
+                f"the script's {what} can't be passed on: {reason(self._failure)}", help=CURES[what]
             ) from self._failure
 
     def _on_limit(self) -> None:
@@ -180,14 +178,14 @@ class PodScript(ScriptStream):
         try:
             if not self._is_known:
                 self._connect()
-            while self._end is None and not self._is_closed:
+            while self._end is None and not self._is_stopped:
                 self._reconnected_step()
-            if self._end is not None and not self._is_closed:
+            if self._end is not None and not self._is_stopped:
                 self._cancel_limit()
                 self._problems = arriving_files.copy(self, self._end, self._wanted)
         except (ClusterError, Unusable) as error:
             self._failure = error
-            if not self._is_closed:
+            if not self._is_stopped:
                 self._end_useless_script(error)
         finally:
             self._channel.detach()
@@ -204,24 +202,4 @@ class PodScript(ScriptStream):
             self._is_discarded = True
             self._delete()
         elif self._wanted:
-            log.warning("the script's files can't be copied: %s", _reason(error))
-
-    def _dial(self) -> bool:
-        if self._is_closed:
-            raise ClusterError("the command ends")
-        return super()._dial()
-
-    def _reconnected_step(self) -> None:
-        if self._is_closed:
-            raise ClusterError("the command ends")
-        super()._reconnected_step()
-
-    def _send_signals(self, ready: Collection[int]) -> None:
-        if self._signals.fileno() in ready:
-            for number in self._signals.recv(16):
-                if number != _WAKE:
-                    self._channel.send(channel.SIGNAL, str(number).encode())
-
-
-def _reason(error: Exception) -> str:
-    return str(error) or str(error.__cause__ or "nothing in its pod answers")
+            log.warning("the script's files can't be copied: %s", reason(error))

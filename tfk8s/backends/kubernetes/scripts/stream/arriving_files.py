@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfk8s.backends import downloads
-from tfk8s.backends.kubernetes.scripts.script_stream import ScriptStream
+from tfk8s.backends.kubernetes.scripts.stream.script_stream import ScriptStream
 from tfk8s.core.script import Download
 from tfk8s.errors import ClusterError
 from tfk8s.task.files import received
@@ -42,11 +42,20 @@ def copy(script: ScriptStream, end: dict[str, Any], wanted: Sequence[Download]) 
         return []
     if not end.get("files"):
         return ["its files were not copied: its pod ends"]
-    source = io.BufferedReader(_ArrivingFiles(script))
     try:
-        problems = received.receive(source, wanted)
-        with contextlib.suppress(ClusterError):  # the files are here
-            source.read(1)  # to the end of the stream, of which the pod gets a receipt
-        return problems
+        return receive(script, wanted)
     except ClusterError as error:
         return [downloads.failure(error)]
+
+
+def receive(script: ScriptStream, wanted: Sequence[Download]) -> list[str]:
+    """Copy files that a pod sends now; return what was not copied, with the reasons.
+
+    Raises:
+        ClusterError: the files did not arrive whole. Nothing was changed.
+    """
+    source = io.BufferedReader(_ArrivingFiles(script))
+    problems = received.receive(source, wanted)
+    with contextlib.suppress(ClusterError):  # the files are here
+        source.read(1)  # to the end of the stream, of which the pod gets a receipt
+    return problems

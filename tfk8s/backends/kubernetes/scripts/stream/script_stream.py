@@ -29,6 +29,7 @@ REDIAL_INTERVAL = 1.0  # at least, between two connections
 BLOCK = 1 << 16
 _FLAGS = ("pod_ends", "out_of_memory", "files", "stopped")
 _EXITS = range(-64, 256)  # the codes of processes, and signals
+_WAKE = 0  # no signal's number
 
 
 class Unusable(Exception):
@@ -43,6 +44,7 @@ class ScriptStream:
         pod: the pod.
     """
 
+    _subject = "the script"
     _resume_timeout = channel.RESUME_TIMEOUT
     _gone = "the script was ended: its connection was broken for too long, or its pod ends"
     _lost = "after which the pod ends the script"
@@ -58,8 +60,15 @@ class ScriptStream:
         self._end: dict[str, Any] | None = None
         self._files, self._has_files = b"", False  # of those that have arrived, what is not read; whether all have
         self._is_known = False  # to the pod
+        self._is_stopped = False
         self._input: int | None = None
         self._signals, self._signals_end = socket.socketpair()  # wakes a wait, also on Windows
+
+    def stop(self) -> None:
+        """Let the thread that serves the stream end soon, with a ClusterError."""
+        self._is_stopped = True
+        with contextlib.suppress(OSError):  # it has ended
+            self._signals_end.send(bytes([_WAKE]))
 
     def _close(self) -> None:
         """End the connection."""
@@ -88,7 +97,7 @@ class ScriptStream:
         retries = polling.Retries(CONNECT_TIMEOUT)
         try:
             while not self._dial():
-                require_running(self._client, self._pod)
+                self._require_running()
                 if not retries.wait():
                     raise Unusable
         except ClusterError as error:  # the pod ends now
@@ -99,8 +108,9 @@ class ScriptStream:
 
         Raises:
             Unusable: the user may not connect to the pod.
-            ClusterError: the pod does not know the script any more, or is no warm pod.
+            ClusterError: the pod does not know the script any more, or is no warm pod; or after `stop`.
         """
+        self._require_wanted()
         self._dialled = time.monotonic()
         metadata = self._pod["metadata"]
         try:
@@ -138,25 +148,35 @@ class ScriptStream:
             retries.wait(REDIAL_INTERVAL)
         try:
             while not self._dial():
-                require_running(self._client, self._pod)
+                self._require_running()
                 if not retries.wait():
                     raise ClusterError(
-                        f"lost sight of the script: no connection to its pod for {self._resume_timeout:g} s, "
+                        f"lost sight of {self._subject}: no connection to its pod for {self._resume_timeout:g} s, "
                         f"{self._lost}",
                         help=self._help,
                     )
         except Unusable as error:  # the script runs, and may not run twice
             raise ClusterError(
-                f"lost sight of the script: you may not connect to its pod any more, {self._refused}", help=self._help
+                f"lost sight of {self._subject}: you may not connect to its pod any more, {self._refused}",
+                help=self._help,
             ) from error
+
+    def _require_running(self) -> None:
+        """Check that the pod goes on; errors as of `require_running`."""
+        require_running(self._client, self._pod)
 
     # ---- copying ----
 
     def _reconnected_step(self) -> None:
         """Wait for something to do, and do it, after connecting again if the connection is broken."""
+        self._require_wanted()
         if self._channel.connection is None:
             self._reconnect()
         self._step()
+
+    def _require_wanted(self) -> None:
+        if self._is_stopped:
+            raise ClusterError("the command ends")
 
     def _step(self) -> None:
         """Wait for something to do, and do it."""
@@ -185,7 +205,9 @@ class ScriptStream:
 
     def _damaged(self) -> ClusterError:
         """Return the error for what no pod of a script sends."""
-        return ClusterError("lost sight of the script: its pod sent what no pod of tfk8s sends", help=self._without)
+        return ClusterError(
+            f"lost sight of {self._subject}: its pod sent what no pod of tfk8s sends", help=self._without
+        )
 
     def _reads_input(self) -> bool:
         """Return whether this process' input may be read now."""
@@ -194,7 +216,8 @@ class ScriptStream:
     def _send_signals(self, ready: Collection[int]) -> None:
         if self._signals.fileno() in ready:
             for number in self._signals.recv(16):
-                self._channel.send(channel.SIGNAL, str(number).encode())
+                if number != _WAKE:
+                    self._channel.send(channel.SIGNAL, str(number).encode())
 
     def _send_input(self, source: int) -> None:
         try:
@@ -209,6 +232,11 @@ class ScriptStream:
         """Take a frame of the pod that is not the end."""
         if kind == channel.FILES and self._end is not None:
             self._files, self._has_files = self._files + data, not data
+
+
+def reason(error: Exception) -> str:
+    """Return why a stream broke off."""
+    return str(error) or str(error.__cause__ or "nothing in its pod answers")
 
 
 def require_running(client: Client, pod: Object) -> None:

@@ -17,8 +17,8 @@ import pytest
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import streams
-from tfk8s.backends.kubernetes.scripts import script_stream
-from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
+from tfk8s.backends.kubernetes.scripts.stream import script_stream
+from tfk8s.backends.kubernetes.scripts.stream.warm_stream import WarmScript
 from tfk8s.errors import ClusterError
 from tfk8s.task.stream import channel
 from tfk8s.task.stream.channel import Channel
