@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-import typer
-
 from tfk8s import api
 from tfk8s.backends.options import BackendOptions
 from tfk8s.cli import json_output, options
@@ -27,8 +25,7 @@ _SIGNS = {"create": ("+", "32"), "change": ("~", "33"), "remove": ("-", "31")}
 def diff(
     file: options.FileOrDefault = None,
     other: Annotated[
-        str | None,
-        typer.Argument(metavar="ENTRY", help="With an entry of the history as FILE: another one.", show_default=False),
+        str | None, options.argument("ENTRY", "With an entry of the history as FILE: another one.")
     ] = None,
     settings: options.Settings = None,
     variables: options.Variables = None,

@@ -105,15 +105,7 @@ def _show_plan(plan: Plan, *, as_json: bool) -> None:
 
 def restart(
     name: options.Name,
-    task: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TASK",
-            help="JOB/INDEX; default: all tasks.",
-            show_default=False,
-            autocompletion=completion.tasks,
-        ),
-    ] = None,
+    task: Annotated[str | None, options.argument("TASK", "JOB/INDEX; default: all tasks.", completion.tasks)] = None,
     timeout: options.Timeout = TIMEOUT,
     no_wait: NoWait = False,
     output: options.Output = None,
@@ -210,13 +202,7 @@ def _require_confirmation(cluster: Cluster) -> None:
 def scale(
     name: options.Name,
     tasks: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="JOB=TASKS",
-            help="The new number of tasks of a job.",
-            show_default=False,
-            autocompletion=completion.task_counts,
-        ),
+        list[str], options.argument("JOB=TASKS", "The new number of tasks of a job.", completion.task_counts)
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Remove tasks even if they may hold variables.")] = False,
     timeout: options.Timeout = TIMEOUT,

@@ -63,6 +63,11 @@ def port_option(text: str) -> Any:
     return typer.Option("--port", metavar="PORT", callback=port, show_default=False, help=text)
 
 
+def number_option(name: str, metavar: str, least: int, text: str) -> Any:
+    """Return the declaration of an option whose value is a whole number from `least` on, with this help."""
+    return typer.Option(name, metavar=metavar, callback=whole_number(least), show_default=False, help=text)
+
+
 def form(text: str) -> str:
     """Check the name of an output format.
 
@@ -90,13 +95,13 @@ def file_or_default(file: str | None) -> str:
     return DEFAULT_FILE if file is None else file
 
 
-def _argument(metavar: str, text: str, completer: Callable[[typer.Context], list[str]] | None = None) -> Any:
+def argument(metavar: str, text: str, completer: Callable[..., list[str]] | None = None) -> Any:
     """Return the declaration of an argument with this help."""
     return typer.Argument(metavar=metavar, help=text, show_default=False, autocompletion=completer)
 
 
-File = Annotated[str, _argument("FILE", "The job file.")]
-FileOrDefault = Annotated[str | None, _argument("FILE", "The job file; default: ./cluster.yaml.")]
+File = Annotated[str, argument("FILE", "The job file.")]
+FileOrDefault = Annotated[str | None, argument("FILE", "The job file; default: ./cluster.yaml.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -118,24 +123,24 @@ Avoided = Annotated[
     list[str] | None,
     typer.Option("--avoid", metavar="NODE", help="Keep the cluster away from a node of Kubernetes; repeatable."),
 ]
-Name = Annotated[str, _argument("NAME|FILE", "The cluster's name, or its job file.", completion.clusters)]
+Name = Annotated[str, argument("NAME|FILE", "The cluster's name, or its job file.", completion.clusters)]
 NameOrDefault = Annotated[
     str | None,
-    _argument("NAME|FILE", "The cluster's name, or its job file; default: ./cluster.yaml.", completion.clusters),
+    argument("NAME|FILE", "The cluster's name, or its job file; default: ./cluster.yaml.", completion.clusters),
 ]
 NameOrAll = Annotated[
-    str | None, _argument("NAME|FILE", "The cluster's name, or its job file; default: all.", completion.clusters)
+    str | None, argument("NAME|FILE", "The cluster's name, or its job file; default: all.", completion.clusters)
 ]
 TasksAndScripts = Annotated[
     list[str] | None,
-    _argument(
+    argument(
         "TASK",
         "JOB/INDEX, JOB, or a script's name or process id; default: all tasks and running scripts.",
         completion.tasks_and_scripts,
     ),
 ]
-Script = Annotated[str, _argument("SCRIPT", "A Python file.")]
-ScriptArguments = Annotated[list[str] | None, _argument("ARGS", "The script's own arguments.")]
+Script = Annotated[str, argument("SCRIPT", "A Python file.")]
+ScriptArguments = Annotated[list[str] | None, argument("ARGS", "The script's own arguments.")]
 
 Local = Annotated[
     bool, typer.Option("--local", help="Use this machine, not Kubernetes (the default with TFK8S_LOCAL=1).")
@@ -207,16 +212,7 @@ Requirements = Annotated[
         "--requirements", "-r", metavar="FILE", help="On Kubernetes: install this requirements file with pip first."
     ),
 ]
-Gpus = Annotated[
-    int | None,
-    typer.Option(
-        "--gpus",
-        metavar="N",
-        callback=whole_number(0),
-        show_default=False,
-        help="On Kubernetes: the number of GPUs for the script.",
-    ),
-]
+Gpus = Annotated[int | None, number_option("--gpus", "N", 0, "On Kubernetes: the number of GPUs for the script.")]
 Cpu = Annotated[
     str | None, typer.Option("--cpu", metavar="CORES", help="On Kubernetes: the cores for the script, such as 500m.")
 ]
@@ -237,13 +233,7 @@ Trace = Annotated[
 ]
 TraceEvery = Annotated[
     int | None,
-    typer.Option(
-        "--trace-every",
-        metavar="N",
-        callback=whole_number(1),
-        show_default=False,
-        help="With --trace: record every N-th call of session.run; default: 100.",
-    ),
+    number_option("--trace-every", "N", 1, "With --trace: record every N-th call of session.run; default: 100."),
 ]
 Isolate = Annotated[bool, typer.Option("--isolate", help="Don't share variables with other sessions.")]
 OnMaster = Annotated[bool, typer.Option("--on-master", help="Run sessions without a target on the master.")]
@@ -256,16 +246,7 @@ Without = Annotated[
         autocompletion=completion.tasks_to_leave_out,
     ),
 ]
-Retries = Annotated[
-    int,
-    typer.Option(
-        "--retries",
-        metavar="N",
-        callback=whole_number(0),
-        show_default=False,
-        help="Retry up to N times if a task is lost.",
-    ),
-]
+Retries = Annotated[int, number_option("--retries", "N", 0, "Retry up to N times if a task is lost.")]
 
 
 def load_job_file(

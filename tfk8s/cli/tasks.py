@@ -28,20 +28,14 @@ def logs(
     name: options.Name,
     tasks: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="TASK",
-            help="JOB/INDEX, or JOB for all its tasks; default: all tasks. Or a script's name.",
-            show_default=False,
-            autocompletion=completion.tasks_and_scripts,
+        options.argument(
+            "TASK",
+            "JOB/INDEX, or JOB for all its tasks; default: all tasks. Or a script's name.",
+            completion.tasks_and_scripts,
         ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new output until Ctrl-C.")] = False,
-    tail: Annotated[
-        int | None,
-        typer.Option(
-            "--tail", metavar="N", callback=options.whole_number(0), help="Print only the last N lines of each."
-        ),
-    ] = None,
+    tail: Annotated[int | None, options.number_option("--tail", "N", 0, "Print only the last N lines of each.")] = None,
     previous: Annotated[
         bool, typer.Option("--previous", "-p", help="Print the output before each task's last restart.")
     ] = False,
@@ -161,13 +155,8 @@ def prefixes(chosen: Sequence[Task], stream: TextIO) -> dict[Task, str]:
 
 def exec(  # noqa: A001 - the command's name
     name: options.Name,
-    task: Annotated[
-        str,
-        typer.Argument(metavar="TASK", help="JOB/INDEX.", show_default=False, autocompletion=completion.tasks),
-    ],
-    command: Annotated[
-        list[str], typer.Argument(metavar="COMMAND", help="The command and its arguments.", show_default=False)
-    ],
+    task: Annotated[str, options.argument("TASK", "JOB/INDEX.", completion.tasks)],
+    command: Annotated[list[str], options.argument("COMMAND", "The command and its arguments.")],
     result: Result = None,
     local: options.Local = False,
     context: options.Context = None,

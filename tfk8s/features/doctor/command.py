@@ -21,9 +21,7 @@ _WIDTHS = max(map(len, _COLOURS)), len("permissions: submit")
 
 
 def doctor(
-    file: Annotated[
-        str | None, typer.Argument(metavar="FILE", help="A job file whose tasks need room.", show_default=False)
-    ] = None,
+    file: Annotated[str | None, options.argument("FILE", "A job file whose tasks need room.")] = None,
     image: Annotated[
         str | None,
         typer.Option(

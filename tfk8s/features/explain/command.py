@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from tfk8s.cli import completion
+from tfk8s.cli import completion, options
 from tfk8s.cli.output import document, say
 from tfk8s.features.explain.here import explain as text_of
 from tfk8s.jobfile.schema import json_schema
@@ -26,11 +24,8 @@ def schema() -> None:
 def explain(
     field: Annotated[
         str | None,
-        typer.Argument(
-            metavar="FIELD",
-            help="A field, such as worker.gpus or network; default: the whole job file.",
-            show_default=False,
-            autocompletion=completion.fields,
+        options.argument(
+            "FIELD", "A field, such as worker.gpus or network; default: the whole job file.", completion.fields
         ),
     ] = None,
 ) -> None:

@@ -19,17 +19,8 @@ _DAY = 86400.0
 
 
 def history(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="Only the clusters of this name; default: all.", show_default=False),
-    ] = None,
-    last: Annotated[
-        int,
-        typer.Option(
-            "--last", metavar="N", callback=options.whole_number(1), help="List the last N entries; default: 30.",
-            show_default=False,
-        ),
-    ] = SHOWN,
+    name: Annotated[str | None, options.argument("NAME", "Only the clusters of this name; default: all.")] = None,
+    last: Annotated[int, options.number_option("--last", "N", 1, "List the last N entries; default: 30.")] = SHOWN,
     claim: Annotated[
         str | None,
         typer.Option("--claim", metavar="CLAIM", help="First bring the last N of the history in this claim."),
@@ -50,17 +41,10 @@ def history(
     prune: Annotated[bool, typer.Option("--prune", help="Remove entries, by --older and --keep.")] = False,
     older: Annotated[
         int | None,
-        typer.Option(
-            "--older", metavar="DAYS", callback=options.whole_number(0),
-            help="With --prune: those that ended over DAYS ago; default: 180.",
-        ),
+        options.number_option("--older", "DAYS", 0, "With --prune: those that ended over DAYS ago; default: 180."),
     ] = None,
     keep: Annotated[
-        int | None,
-        typer.Option(
-            "--keep", metavar="N", callback=options.whole_number(0),
-            help="With --prune: all but the last N; default: 10000.",
-        ),
+        int | None, options.number_option("--keep", "N", 0, "With --prune: all but the last N; default: 10000.")
     ] = None,
     output: options.Output = None,
     context: options.Context = None,

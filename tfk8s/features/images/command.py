@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tfk8s.cli import options
 from tfk8s.cli.completion import one_of
 from tfk8s.cli.output import note, say
 from tfk8s.features.images import here as images
@@ -15,15 +16,7 @@ CLUSTER = "tfk8s"
 
 _KINDS = one_of("cpu", "gpu", "server")
 
-Image = Annotated[
-    str,
-    typer.Argument(
-        metavar="KIND|IMAGE",
-        help="cpu, gpu or server, or any image's name.",
-        show_default=False,
-        autocompletion=_KINDS,
-    ),
-]
+Image = Annotated[str, options.argument("KIND|IMAGE", "cpu, gpu or server, or any image's name.", _KINDS)]
 
 KindName = Annotated[
     str, typer.Option("--name", metavar="NAME", show_default=False, help=f"The kind cluster's; default: {CLUSTER}.")
@@ -35,15 +28,7 @@ def image() -> None:
 
 
 def build(
-    kind: Annotated[
-        str,
-        typer.Argument(
-            metavar="KIND",
-            help="cpu, gpu or server; default: cpu.",
-            show_default=False,
-            autocompletion=_KINDS,
-        ),
-    ] = "cpu",
+    kind: Annotated[str, options.argument("KIND", "cpu, gpu or server; default: cpu.", _KINDS)] = "cpu",
     tag: Annotated[
         str | None, typer.Option("--tag", metavar="NAME", help="The image's name; default: tfk8s/KIND:VERSIONS.")
     ] = None,
@@ -88,12 +73,7 @@ def load(image: Image = "cpu", name: KindName = CLUSTER) -> None:
 
 def push(
     image: Image,
-    repository: Annotated[
-        str,
-        typer.Argument(
-            metavar="REPOSITORY", help="The target; without a tag, the image's tag is used.", show_default=False
-        ),
-    ],
+    repository: Annotated[str, options.argument("REPOSITORY", "The target; without a tag, the image's tag is used.")],
 ) -> None:
     """Push an image to a registry.
 

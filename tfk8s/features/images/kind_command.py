@@ -20,13 +20,7 @@ def kind() -> None:
 
 def up(
     name: KindName = CLUSTER,
-    gpus: Annotated[
-        int,
-        typer.Option(
-            "--gpus", metavar="N", callback=options.whole_number(0), show_default=False,
-            help="Let each node pretend to have N GPUs.",
-        ),
-    ] = 0,
+    gpus: Annotated[int, options.number_option("--gpus", "N", 0, "Let each node pretend to have N GPUs.")] = 0,
     image: Annotated[
         str | None,
         typer.Option("--image", metavar="IMAGE", help="Load this image; default: tfk8s/cpu, if it was built."),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from tfk8s.cli import options
 from tfk8s.cli.output import note, say
 from tfk8s.cli.signals import Once
@@ -17,9 +15,7 @@ from tfk8s.sessions.forward import listen
 
 def notebook(
     name: options.Name,
-    file: Annotated[
-        str | None, typer.Argument(metavar="NOTEBOOK", help="A notebook, FILE.ipynb.", show_default=False)
-    ] = None,
+    file: Annotated[str | None, options.argument("NOTEBOOK", "A notebook, FILE.ipynb.")] = None,
     tf1: options.Tf1 = False,
     port: Annotated[int, options.port_option("JupyterLab's port; default: 8888, or the next one that is free.")] = 0,
     no_browser: options.NoBrowser = False,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Annotated
 
-import typer
-
 from tfk8s.cli import options
 from tfk8s.cli.browser import in_browser
 from tfk8s.cli.output import note, say
@@ -18,10 +16,8 @@ def tensorboard(
     name: options.Name,
     folder: Annotated[
         str | None,
-        typer.Argument(
-            metavar="FOLDER",
-            help="The folder of event files; default: logs, or on Kubernetes the only volume of the job file.",
-            show_default=False,
+        options.argument(
+            "FOLDER", "The folder of event files; default: logs, or on Kubernetes the only volume of the job file."
         ),
     ] = None,
     requirements: options.Requirements = None,
