@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tfk8s.core import programs
@@ -10,7 +11,7 @@ from tfk8s.core.script import ScriptResources
 from tfk8s.jobfile import types
 from tfk8s.jobfile.declared import struct
 from tfk8s.jobfile.document import Path
-from tfk8s.jobfile.types import Choice
+from tfk8s.jobfile.types import Choice, Type
 from tfk8s.jobfile.validation import Container, Key, List, Map, OptionalList, Struct, Validator
 from tfk8s.jobfile.values import Invalid
 
@@ -30,30 +31,50 @@ def _one_source(code: str, noun: str, *sources: str) -> dict[str, Any]:
     return {"rule": rule, "rule_schema": {"oneOf": [{"required": [source]} for source in sources]}}
 
 
-ENV_SOURCE = struct(mappings.EnvSource, **_one_source("bad-env-source", "variable", "secret", "config_map"))
+class _OrMapping(Container):
+    """A value of a simple type, or a mapping.
 
+    Args:
+        simple: the type.
+        mapping: the type of the mapping.
+        noun: the mapping in messages.
+        meaning: returns the meaning of a value that the simple type has read.
+    """
 
-class _EnvValueForm(Container):
-    """The two forms of a variable's value: a text, or a mapping with its source."""
-
-    accepts = (str, dict)
-    expected = "text, or a mapping with a source"
-    json_schema: dict[str, Any] = {  # noqa: RUF012 - nobody changes it
-        "type": ["string", "object"],
-        "if": {"type": "object"},
-        "then": ENV_SOURCE.json_schema,
-    }
+    def __init__(
+        self,
+        simple: Type,
+        mapping: Struct,
+        noun: str = "a mapping",
+        meaning: Callable[[Any], Any] = lambda value: value,
+    ) -> None:
+        self._simple, self._mapping, self._meaning = simple, mapping, meaning
+        self.accepts = (*simple.accepts, dict)
+        self.expected = f"{simple.expected}, or {noun}"
+        names = simple.json_schema["type"]
+        self.json_schema = {
+            **simple.json_schema,
+            "type": [*([names] if isinstance(names, str) else names), "object"],
+            "if": {"type": "object"},
+            "then": mapping.json_schema,
+        }
 
     def read_entries(self, form: Any, path: Path, validator: Validator, /) -> Any:
-        """Return the text or the source."""
-        return form if isinstance(form, str) else ENV_SOURCE.read_entries(form, path, validator)
+        """Return the meaning of the value or of the mapping."""
+        if isinstance(form, dict):
+            return self._mapping.read_entries(form, path, validator)
+        return self._meaning(self._simple.read(form, path))
 
     def suggest(self, value: object, text: str, /) -> str | None:
-        """Return advice to write the value in quotes."""
-        return types.TEXT.suggest(value, text)
+        """Return advice to write a value of the simple type."""
+        return self._simple.suggest(value, text)
 
 
-ENV_VALUE = _EnvValueForm()
+ENV_VALUE = _OrMapping(
+    types.TEXT,
+    struct(mappings.EnvSource, **_one_source("bad-env-source", "variable", "secret", "config_map")),
+    "a mapping with a source",
+)
 
 
 def _consistent(toleration: Values) -> None:
@@ -155,34 +176,15 @@ def _sleeps_before_end(limits: Values) -> None:
         raise Invalid("bad-idle", "the cluster would be removed before it is suspended", "suspend has to be shorter")
 
 
-IDLE_LIMITS = struct(mappings.IdleLimits, rule=_sleeps_before_end, rule_schema={"minProperties": 1})
+def _idle(**limits: Any) -> int | mappings.IdleLimits:
+    """Return the limits, or the seconds until the removal if there is no other limit."""
+    return mappings.IdleLimits(**limits) if "suspend" in limits else int(limits["remove"])
 
 
-class _Idle(Container):
-    """The two forms of `idle`: a duration until the removal, or a mapping."""
-
-    accepts = (int, str, dict)
-    expected = f"{types.DURATION.expected}, or a mapping"
-    json_schema: dict[str, Any] = {  # noqa: RUF012 - nobody changes it
-        **types.DURATION.json_schema,
-        "type": ["integer", "string", "object"],
-        "if": {"type": "object"},
-        "then": IDLE_LIMITS.json_schema,
-    }
-
-    def read_entries(self, form: Any, path: Path, validator: Validator, /) -> Any:
-        """Return the seconds until the removal, or the mapping where it has another limit."""
-        if not isinstance(form, dict):
-            return types.DURATION.read(form, path)
-        limits = IDLE_LIMITS.read_entries(form, path, validator)
-        return limits.remove if limits and limits.suspend is None else limits
-
-    def suggest(self, value: object, text: str, /) -> str | None:
-        """Return advice to write the duration in quotes."""
-        return types.DURATION.suggest(value, text)
-
-
-IDLE = _Idle()
+IDLE = _OrMapping(
+    types.DURATION,
+    struct(mappings.IdleLimits, rule=_sleeps_before_end, rule_schema={"minProperties": 1}, make=_idle),
+)
 
 
 def _pods_or_addresses(peer: Values) -> None:
@@ -223,34 +225,13 @@ def _names_readers(metrics: Values) -> None:
         raise Invalid("empty", "metrics names nobody who may read them", "expected from, or metrics: true")
 
 
-METRICS_MAPPING = struct(
-    mappings.Metrics, {"SOURCES": List(SOURCE, minimum=1)}, rule=_names_readers, rule_schema={"minProperties": 1}
+METRICS = _OrMapping(
+    types.BOOLEAN,
+    struct(
+        mappings.Metrics, {"SOURCES": List(SOURCE, minimum=1)}, rule=_names_readers, rule_schema={"minProperties": 1}
+    ),
+    meaning=lambda serves: mappings.Metrics() if serves else None,
 )
-
-
-class _Metrics(Container):
-    """The two forms of `metrics`: a boolean, or a mapping."""
-
-    accepts = (bool, dict)
-    expected = f"{types.BOOLEAN.expected}, or a mapping"
-    json_schema: dict[str, Any] = {  # noqa: RUF012 - nobody changes it
-        "type": ["boolean", "object"],
-        "if": {"type": "object"},
-        "then": METRICS_MAPPING.json_schema,
-    }
-
-    def read_entries(self, form: Any, path: Path, validator: Validator, /) -> Any:
-        """Return the mapping; None for false."""
-        if isinstance(form, bool):
-            return mappings.Metrics() if form else None
-        return METRICS_MAPPING.read_entries(form, path, validator)
-
-    def suggest(self, value: object, text: str, /) -> str | None:
-        """Return advice to write the boolean."""
-        return types.BOOLEAN.suggest(value, text)
-
-
-METRICS = _Metrics()
 
 
 def _one_place() -> dict[str, Any]:
