@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 
@@ -55,7 +55,7 @@ def read_all(data: bytes, noun: str) -> list[Document]:
     if events is None:
         return [document]
     documents = [document]
-    while _DocumentReader(document, events, noun).read_next(is_first=len(documents) == 1):
+    while _DocumentReader(document, events, noun).read_next():
         document = Document(document.lines)
         documents.append(document)
     return [document for document in documents if document.problems or document.values]
@@ -82,21 +82,24 @@ class _DocumentReader:
     def read(self) -> None:
         """Read the only document of a file."""
         with self._collected():
-            self._read_stream()
+            self._next_document()
+            if not self._document.values:
+                advice = "create a job file with: tfk8s init"
+                self._document.problems.append(Problem("empty-file", "the job file is empty", help=advice))
+                raise _Stop
+            following = next(self._events)
+            if isinstance(following, yaml.DocumentStartEvent):
+                self._problem(
+                    "second-document",
+                    "a job file must be one YAML document",
+                    following,
+                    label="the second document starts here",
+                )
 
-    def read_next(self, *, is_first: bool) -> bool:
+    def read_next(self) -> bool:
         """Read the next document of a file, if there is one; return whether another one may follow."""
         with self._collected():
-            if is_first:
-                next(self._events)
-            start = next(self._events)
-            if not isinstance(start, yaml.StreamEndEvent):
-                self._check_directives(start)
-                root = next(self._events)
-                if not _is_nothing(root):
-                    self._document.data = self._value(root, (), 1)
-                next(self._events)
-                return True
+            return self._next_document()
         return False
 
     @contextlib.contextmanager
@@ -115,31 +118,19 @@ class _DocumentReader:
             message = f"YAML directives are not allowed in {self._noun}"
             self._problem("directive", message, start, advice="remove the line that starts with %")
 
-    def _read_stream(self) -> None:
-        next(self._events)
+    def _next_document(self) -> bool:
+        """Read the next document; return whether there is one. An empty one has no values."""
         start = next(self._events)
+        if isinstance(start, yaml.StreamStartEvent):
+            start = next(self._events)
         if isinstance(start, yaml.StreamEndEvent):
-            self._empty()
+            return False
         self._check_directives(start)
         root = next(self._events)
-        if _is_nothing(root):
-            self._empty()
-        self._document.data = self._value(root, (), 1)
+        if not _is_nothing(root):
+            self._document.data = self._value(root, (), 1)
         next(self._events)
-        following = next(self._events)
-        if isinstance(following, yaml.DocumentStartEvent):
-            self._problem(
-                "second-document",
-                "a job file must be one YAML document",
-                following,
-                label="the second document starts here",
-            )
-
-    def _empty(self) -> NoReturn:
-        self._document.problems.append(
-            Problem("empty-file", "the job file is empty", help="create a job file with: tfk8s init")
-        )
-        raise _Stop
+        return True
 
     def _problem(self, code: str, message: str, event: Any, path: Path = (), **more: str) -> None:
         document = self._document
