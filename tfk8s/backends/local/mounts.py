@@ -11,17 +11,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tfk8s.backends.local import network_namespace
+from tfk8s.backends.local.network_namespace import CLONE_NEWNS, call
 from tfk8s.core.storage.volumes import Volume
 
-_CLONE_NEWNS = 0x20000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 0x1, 0x20, 0x1000, 0x4000, 0x80000
 _MNT_DETACH = 2
 _MS_RELATIME = 1 << 21
 _KEPT_FLAGS = 0x2 | 0x4 | 0x8 | 0x400 | 0x800  # nosuid, nodev, noexec, noatime, nodiratime: equal in statvfs(3)
 _ST_RELATIME = 0x1000
 _OLD_ROOT = ".old"
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class MountError(Exception):
@@ -104,8 +102,8 @@ def bind(source: Path, target: Path) -> None:
 
 def _leave() -> None:
     """Give this process its own mounts."""
-    _call("unshare", _CLONE_NEWNS)
-    _call("mount", b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None)
+    call("unshare", CLONE_NEWNS)
+    call("mount", b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None)
 
 
 def _mount(volume: Volume) -> None:
@@ -116,12 +114,12 @@ def _mount(volume: Volume) -> None:
         flags = os.statvfs(target).f_flag
         kept = flags & _KEPT_FLAGS | (_MS_RELATIME if flags & _ST_RELATIME else 0)
         options = ctypes.c_ulong(_MS_BIND | _MS_REMOUNT | _MS_RDONLY | kept)
-        _call("mount", b"none", os.fsencode(target), None, options, None)
+        call("mount", b"none", os.fsencode(target), None, options, None)
 
 
 def _bind(source: Path, target: Path) -> None:
     options = ctypes.c_ulong(_MS_BIND | _MS_REC)
-    _call("mount", os.fsencode(source), os.fsencode(target), None, options, None)
+    call("mount", os.fsencode(source), os.fsencode(target), None, options, None)
 
 
 def _missing_in_root(volumes: Sequence[Volume]) -> list[str]:
@@ -135,10 +133,10 @@ def _missing_in_root(volumes: Sequence[Volume]) -> list[str]:
 def _replace_root(names: Iterable[str]) -> None:
     """Give this process a root folder with the entries of the old one and more folders (pivot_root(2))."""
     base = b"/tmp"
-    _call("mount", b"tmpfs", base, b"tmpfs", ctypes.c_ulong(0), b"mode=755")
+    call("mount", b"tmpfs", base, b"tmpfs", ctypes.c_ulong(0), b"mode=755")
     os.chdir(base)
     Path(_OLD_ROOT).mkdir()
-    _call("pivot_root", b".", os.fsencode(_OLD_ROOT))
+    call("pivot_root", b".", os.fsencode(_OLD_ROOT))
     os.chdir("/")
     for entry in os.scandir(f"/{_OLD_ROOT}"):
         place = Path("/", entry.name)
@@ -149,11 +147,5 @@ def _replace_root(names: Iterable[str]) -> None:
         _bind(Path(entry.path), place)
     for name in names:
         Path("/", name).mkdir()
-    _call("umount2", os.fsencode(f"/{_OLD_ROOT}"), _MNT_DETACH)
+    call("umount2", os.fsencode(f"/{_OLD_ROOT}"), _MNT_DETACH)
     Path("/", _OLD_ROOT).rmdir()
-
-
-def _call(function: str, *arguments: object) -> None:
-    if getattr(_libc, function)(*arguments) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{function}: {os.strerror(number)}")

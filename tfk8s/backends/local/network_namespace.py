@@ -26,9 +26,9 @@ except ImportError as missing:
         help="use a Python that was built with libffi, as those of Linux distributions are",
     ) from missing
 
-_CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x20000, 0x10000000, 0x40000000
+CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x20000, 0x10000000, 0x40000000
 # The user namespace first, since it gives the right to the others. A cluster may have its own files (mounts.py).
-_NAMESPACES = {"user": _CLONE_NEWUSER, "mnt": _CLONE_NEWNS, "net": _CLONE_NEWNET}
+_NAMESPACES = {"user": _CLONE_NEWUSER, "mnt": CLONE_NEWNS, "net": _CLONE_NEWNET}
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _RETRIES = Path("/proc/sys/net/ipv4/tcp_retries2")  # of this process' network namespace, see ip-sysctl in Linux' docs
 _MAX_RETRIES = 6  # until TCP gives up what nobody acknowledges: 25 s; the default are 15, a quarter of an hour
@@ -51,7 +51,7 @@ def enter(prepare: Callable[[], None] = lambda: None) -> None:
     """
     if os.geteuid() == 0:
         try:
-            _call("unshare", _CLONE_NEWNET)
+            call("unshare", _CLONE_NEWNET)
         except PermissionError:  # root of a container without CAP_SYS_ADMIN
             _enter_as_user(prepare)
         else:
@@ -75,7 +75,7 @@ def join(pid: int) -> None:
             if not Path(f"/proc/{pid}/ns/{name}").samefile(f"/proc/self/ns/{name}")
         }
         for name, file in others.items():
-            _call("setns", file.fileno(), _NAMESPACES[name])
+            call("setns", file.fileno(), _NAMESPACES[name])
     if "mnt" in others:
         os.chdir(folder)  # the kernel has changed it to the root
     if "user" in others and os.geteuid() != 0:
@@ -96,7 +96,7 @@ def call_where_mounts_are_allowed(prepare: Callable[[], None]) -> None:
 
 def _enter_as_user(prepare: Callable[[], None], *, has_network: bool = True) -> None:
     user, group = os.geteuid(), os.getegid()
-    _call("unshare", _CLONE_NEWUSER | _CLONE_NEWNET * has_network)
+    call("unshare", _CLONE_NEWUSER | _CLONE_NEWNET * has_network)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
@@ -119,10 +119,11 @@ def _prepare_network() -> None:
 
 def _drop_capabilities() -> None:
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    _call("capset", header, (ctypes.c_uint32 * 6)())
+    call("capset", header, (ctypes.c_uint32 * 6)())
 
 
-def _call(function: str, *arguments: object) -> None:
+def call(function: str, *arguments: object) -> None:
+    """Call a function of the C library that returns 0; raise an OSError if it returns something else."""
     if getattr(_libc, function)(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{function}: {os.strerror(number)}")
