@@ -8,7 +8,7 @@ is asked itself, and the master is asked whether it can reach them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tfk8s import concurrency
@@ -26,8 +26,6 @@ from tfk8s.task.probe import Device
 
 ANSWER_TIMEOUT = 2.0
 _MAX_PARALLEL = 32
-
-_Ask = Callable[..., list[Device]]
 
 
 class MasterCutOff(TaskUnreachable):
@@ -99,7 +97,7 @@ def ask_servers(backend: Backend, status: ClusterStatus, questions: Questions | 
         TaskUnreachable: the master or a server does not answer.
     """
     if not any(task.is_program for task in status.tasks):
-        return ask_master(backend, status, questions=questions)
+        return ask_master(backend, status, questions)
     return _ask_all(backend, status.name, [task.task for task in status.tasks if task.has_server])
 
 
@@ -160,9 +158,7 @@ def _explained(answer: TaskDevices, status: TaskStatus) -> TaskDevices:
     return replace(answer, error=f"{answer.task} does not answer: it is {status.state}")
 
 
-def ask_master(
-    backend: Backend, status: ClusterStatus, timeout: float = ANSWER_TIMEOUT, questions: Questions | None = None
-) -> list[TaskDevices]:
+def ask_master(backend: Backend, status: ClusterStatus, questions: Questions | None = None) -> list[TaskDevices]:
     """Return the devices of each server from the master. An evaluator is asked itself: the master does not know it.
 
     Raises:
@@ -173,11 +169,11 @@ def ask_master(
         _require_reachable(backend, status, questions)
         return _ask_all(backend, status.name, [task.task for task in asked])
     dial = lambda: backend.dial(status.name, status.master)  # noqa: E731
-    with _explained_errors(status.master, timeout):
-        answer = (questions or Questions()).ask("devices", dial, wire.LIST_DEVICES, timeout)
+    with _explained_errors(status.master, ANSWER_TIMEOUT):
+        answer = (questions or Questions()).ask("devices", dial, wire.LIST_DEVICES, ANSWER_TIMEOUT)
     devices = probe.all_devices(answer)
     evaluators = [task.task for task in asked if not task.takes_part]
-    answers = (*by_task(devices), *ask_each(backend, status.name, evaluators, timeout))
+    answers = (*by_task(devices), *ask_each(backend, status.name, evaluators))
     answered = {answer.task: answer for answer in answers if not answer.error}
     missing = [task.task for task in asked if task.task not in answered]
     if missing:
@@ -190,7 +186,8 @@ def ask_each(backend: Backend, name: str, tasks: Sequence[Task], timeout: float 
 
     def ask(task: Task) -> TaskDevices:
         try:
-            found = _ask(backend, name, task, probe.get_status, timeout)
+            with _explained_errors(task, timeout), backend.dial(name, task) as stream:
+                found = probe.get_status(stream, timeout)
             return TaskDevices(task, tuple(elastic.rename(found, str(task))))
         except TaskError as error:
             return TaskDevices(task, error=str(error))
@@ -216,11 +213,6 @@ def by_task(devices: Iterable[Device]) -> list[TaskDevices]:
         if match := naming.TASK.match(device.name):
             groups.setdefault(Task(match[1], int(match[2])), []).append(device)
     return [TaskDevices(task, tuple(group)) for task, group in groups.items()]
-
-
-def _ask(backend: Backend, name: str, task: Task, ask: _Ask, timeout: float) -> list[Device]:
-    with _explained_errors(task, timeout), backend.dial(name, task) as stream:
-        return ask(stream, timeout)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,6 @@ from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.backends.local.supervision import history, requests, suspended_file
 from tfk8s.backends.local.supervision.held_leases import HeldLeases
 from tfk8s.backends.local.supervision.script_request import script_request
-from tfk8s.backends.local.way_out.expected import expected
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.plain_data import job_file_to_dict
 from tfk8s.backends.protocol import Observer, PollingObserver
@@ -137,7 +136,7 @@ class LocalBackend:
             starting.check_machine(job_file, self._python)
             return Plan(
                 name=name, changes=(Change(kind="cluster", name=name, action=Action.CREATE),), requests=named(job_file),
-                way_out=expected(job_file.network.allow_to, exposed=self._exposed),
+                way_out=starting.expected_way_out(job_file.network.allow_to, exposed=self._exposed),
             )  # fmt: skip
         starting.check_python(record, self._python)
         change = compare("cluster", name, job_file_to_dict(record.job_file), job_file_to_dict(job_file))

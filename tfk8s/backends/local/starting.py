@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Collection
 from pathlib import Path
 
 from tfk8s.backends import interpreter
-from tfk8s.backends.local import capacity, cluster_status, state, supervisor_client
+from tfk8s.backends.local import capacity, cluster_status, isolation, state, supervisor_client
 from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import Record, make_record
 from tfk8s.backends.local.record import resize as resized
 from tfk8s.backends.local.supervision import history, requests
 from tfk8s.backends.plain_data import job_file_to_dict
+from tfk8s.core.job_file.mappings import Destination
 from tfk8s.core.plan import fields
 from tfk8s.core.spec import JobFile
 from tfk8s.core.storage import claims
@@ -70,6 +72,21 @@ def check_machine(job_file: JobFile, python: str | None) -> None:
     capacity.check_memory(job_file)
     capacity.check_ports(job_file)
     capacity.check_descriptors(job_file)
+
+
+def expected_way_out(allow_to: Collection[Destination] | None, *, exposed: bool) -> str:
+    """Return the way out that a new cluster would have, in words; "" if this machine would refuse the cluster.
+
+    Args:
+        allow_to: `network.allow_to` of the job file.
+        exposed: whether the user wants no network of the cluster's own.
+    """
+    from tfk8s.backends.local.way_out.supervisor_part import planned  # a start does without
+
+    try:
+        return planned(allow_to, shared=exposed or isolation.probe().is_shared).text
+    except isolation.Refused:
+        return ""
 
 
 def start(
