@@ -43,16 +43,14 @@ class Timeline:
         return self.page.with_suffix(".trace.json")
 
 
-def parse(page: str | None, every: int | None) -> Timeline | None:
-    """Return the timeline that options ask for; None if they ask for none.
+def parse(page: str | None, every: int | None) -> Timeline:
+    """Return the timeline that options ask for, of which one is given at least.
 
     Raises:
         InvalidInput: the page can't be written, or its options do not belong together.
     """
     if page is None:
-        if every is not None:
-            raise InvalidInput("--trace-every needs --trace", help="for example --trace steps.html --trace-every 10")
-        return None
+        raise InvalidInput("--trace-every needs --trace", help="for example --trace steps.html --trace-every 10")
     timeline = Timeline(Path(page), EVERY if every is None else every)
     if timeline.page.suffix.lower() not in _SUFFIXES:
         raise InvalidInput(f'--trace "{page}": the page needs a name that ends in .html')
@@ -66,11 +64,11 @@ def parse(page: str | None, every: int | None) -> Timeline | None:
 
 
 @contextlib.contextmanager
-def recorded(script: Script, timeline: Timeline | None, cluster: Cluster, *, here: bool = False) -> Iterator[Script]:
+def recorded(script: Script, timeline: Timeline, cluster: Cluster, *, here: bool = False) -> Iterator[Script]:
     """Yield the script as it is to run; at the end of the `with`, write the page, whatever the script's end.
 
     Args:
-        timeline: the page; None records nothing.
+        timeline: the page.
         cluster: the script's cluster. The recording of a script in a pod is copied as `--get` copies files.
         here: the script runs on this machine, wherever the cluster runs.
 
@@ -78,9 +76,6 @@ def recorded(script: Script, timeline: Timeline | None, cluster: Cluster, *, her
         InvalidInput: the recording is in a pod, and this system is Windows, where no files are copied from pods. The
             script did not start.
     """
-    if timeline is None:
-        yield script
-        return
     in_pod = cluster.backend.scripts.in_pods and not here
     if in_pod:
         require_folders("timelines of scripts on Kubernetes")

@@ -34,12 +34,6 @@ def recording_of(script: Script) -> Path:
     return Path(script.environment["TFK8S_TRACE"].partition(":")[2])
 
 
-def test_no_timeline_leaves_the_script_as_it_is() -> None:
-    assert timeline.parse(None, None) is None
-    with timeline.recorded(SCRIPT, None, HERE) as script:
-        assert script is SCRIPT
-
-
 def test_the_page_and_the_chrome_trace(page: Path, caplog: pytest.LogCaptureFixture) -> None:
     with timeline.recorded(SCRIPT, timeline.parse(str(page), None), HERE) as script:
         assert script.environment == {"OWN": "the script's", "TFK8S_TRACE": f"100:{recording_of(script)}"}
@@ -65,7 +59,7 @@ def test_windows_is_refused_before_the_script_runs_in_a_pod(page: Path, monkeypa
     refused = timeline.recorded(SCRIPT, Timeline(page), ON_KUBERNETES)
     with pytest.raises(InvalidInput, match=r"^timelines of scripts on Kubernetes need Linux, not Windows"):
         refused.__enter__()
-    with timeline.recorded(SCRIPT, Timeline(page), ON_KUBERNETES, here=True), timeline.recorded(SCRIPT, None, HERE):
+    with timeline.recorded(SCRIPT, Timeline(page), ON_KUBERNETES, here=True):
         pass
 
 
