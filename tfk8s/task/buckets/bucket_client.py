@@ -167,7 +167,7 @@ class BucketClient:
         if not name.startswith(self._place.prefix) or not re.fullmatch("[0-9]{1,15}", size):
             return None
         try:
-            moment = datetime.fromisoformat(changed.replace("Z", "+00:00")).timestamp()
+            moment = datetime.fromisoformat(changed).timestamp()
         except ValueError:
             return None
         return ListedObject(name.removeprefix(self._place.prefix), int(size), moment, item.findtext("{*}ETag") or "")

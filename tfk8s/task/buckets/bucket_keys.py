@@ -124,7 +124,7 @@ def _temporary(found: Mapping[str, Any], names: tuple[str, ...]) -> Keys:
         raise BucketFailure("the keys for the bucket are incomplete")
     key, secret, token, expires = map(str, values)
     try:
-        moment = datetime.fromisoformat(expires.replace("Z", "+00:00")).timestamp()
+        moment = datetime.fromisoformat(expires).timestamp()
     except ValueError:
         raise BucketFailure("the keys for the bucket have no time of their end") from None
     return Keys(header_value(key, names[0]), header_value(secret, names[1]), header_value(token, names[2]), moment)

@@ -132,7 +132,7 @@ class Keeper:
         if found.body is None:
             return None
         metadata = found.body["metadata"]
-        created = datetime.fromisoformat(metadata["creationTimestamp"].replace("Z", "+00:00")).timestamp()
+        created = datetime.fromisoformat(metadata["creationTimestamp"]).timestamp()
         return FoundCluster(metadata["uid"], created, found.time - self._clock())
 
     def _wait(self, cluster: FoundCluster) -> str:

@@ -199,4 +199,4 @@ def seconds(moment: str) -> float:
     Raises:
         ValueError: the text is another.
     """
-    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+    return datetime.fromisoformat(moment).timestamp()
