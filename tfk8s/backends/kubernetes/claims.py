@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server import errors, paths
 from tfk8s.backends.kubernetes.api_server.client import Client, Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.core.quantity import Quantity
@@ -172,12 +172,8 @@ def kept(client: Reader, namespace: str | None) -> list[KeptClaim]:
     """
     query, found = paths.labelled({manifests.NAME: "tfk8s"}), []
     for scope in (namespace,) if namespace else (None, client.namespace):
-        try:
+        with errors.suppress(403):
             found = client.get(paths.collection(KIND, scope), query)["items"]
-        except ApiError as error:
-            if error.code != 403:
-                raise
-        else:
             break
     made = (
         KeptClaim(
@@ -228,11 +224,8 @@ def delete(client: Client, namespace: str, cluster: str, found: Sequence[str]) -
 
 def has_driver(client: Client) -> bool | None:
     """Return whether the driver of buckets is installed; None if the user may not see drivers."""
-    try:
+    with errors.suppress(403):
         return client.find(_DRIVER) is not None
-    except ApiError as error:
-        if error.code != 403:
-            raise
     return None
 
 

@@ -272,12 +272,9 @@ class Client:
         Raises:
             ApiError: the API server is too old.
         """
-        try:
+        groups = ()
+        with errors.suppress(403):
             groups = self.get("/apis").get("groups", ())
-        except errors.ApiError as error:
-            if error.code != HTTPStatus.FORBIDDEN:
-                raise
-            groups = ()
         served = frozenset(version["groupVersion"] for group in groups for version in group["versions"])
         if _SINCE_1_29 not in served:
             self._require_new_enough()

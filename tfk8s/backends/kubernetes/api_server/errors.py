@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -96,6 +97,16 @@ class NoResponse(BackendUnreachable):
     def __init__(self, message: str, *, had_no_effect: bool, help: str = _CLUSTER_HELP) -> None:  # noqa: A002
         super().__init__(message, help=help)
         self.had_no_effect, self.retry_after = had_no_effect, 0.0
+
+
+@contextlib.contextmanager
+def suppress(*codes: int) -> Iterator[None]:
+    """In a `with`, go on after it if the API server refuses with one of these codes."""
+    try:
+        yield
+    except ApiError as error:
+        if error.code not in codes:
+            raise
 
 
 def may_repeat(method: str, body: Mapping[str, Any] | None, error: TemporaryApiError | NoResponse) -> bool:

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server import errors, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
-from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.core import naming
 from tfk8s.core.script import LogLine, LogOptions
 from tfk8s.core.spec import Task
 from tfk8s.errors import BackendUnreachable, Tfk8sError
 
 _OUTAGE_TIMEOUT = 300.0  # the longest outage of the API server that `follow` survives
+_NO_CONTAINER = (400, 404)  # the codes when no container has started, or the pod does not exist
 
 Pods = Sequence[tuple[Task, str]]
 
@@ -34,14 +34,11 @@ def read_pod(
 ) -> list[str]:
     """Return the chosen lines of one container; none if it has not started or restarted, or does not exist."""
     query = {**_query(options), "previous": options.previous, "timestamps": options.timestamps}
-    try:
+    with errors.suppress(*_NO_CONTAINER):
         text = client.text(paths.container(namespace, pod, container, "log"), query)
-    except ApiError as error:
-        if error.code not in (400, 404):
-            raise
-        return []
-    # `splitlines` would also split at `naming.SCRIPT_MARK`.
-    return text.removesuffix("\n").split("\n") if text else []
+        # `splitlines` would also split at `naming.SCRIPT_MARK`.
+        return text.removesuffix("\n").split("\n") if text else []
+    return []
 
 
 class FollowedPod(Protocol):
@@ -124,15 +121,12 @@ class Follower:
 
     def _stream(self, *, follow: bool = True) -> Iterator[str]:
         query = _query(self._options) if not self._last else {"sinceTime": self._last[:19] + "Z"}
-        try:
+        with errors.suppress(*_NO_CONTAINER):
             query = {**query, "follow": follow, "timestamps": True}
             name = self._pod if isinstance(self._pod, str) else self._pod()
             path = paths.container(self._namespace, name, self._container, "log")
             with self._client.lines(path, query) as lines:
                 yield from self._new(lines)
-        except ApiError as error:
-            if error.code not in (400, 404):  # no container has started, or the pod does not exist
-                raise
 
     def _new(self, lines: Iterator[str]) -> Iterator[str]:
         """Yield the lines that were not read before."""

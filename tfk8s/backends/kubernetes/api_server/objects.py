@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
-
-from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server import errors, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
-from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.render.pods import Object
 
 
 def create_missing(client: Client, namespace: str, item: Object) -> None:
     """Create an object in a namespace unless it exists."""
-    try:
+    with errors.suppress(409):
         client.send("POST", paths.collection(item["kind"], namespace), body=item)
-    except ApiError as error:
-        if error.code != HTTPStatus.CONFLICT:
-            raise

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server import errors, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
-from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes import scheduling
 from tfk8s.backends.kubernetes.pods import containers
 from tfk8s.backends.kubernetes.pods.total_requests import Demand, Shortage, free, requested, requests, shortages
@@ -131,10 +130,7 @@ def _is_own_task(pod: Object, namespace: str, name: str) -> bool:
 def _has_autoscaler(client: Client) -> bool:
     """Return whether an autoscaler is seen. Users without rights in kube-system see Karpenter only."""
     for path in _AUTOSCALERS:
-        try:
+        with errors.suppress(403):
             if client.find(path) is not None:
                 return True
-        except ApiError as error:
-            if error.code != 403:
-                raise
     return False

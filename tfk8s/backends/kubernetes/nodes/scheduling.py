@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server import errors, paths
 from tfk8s.backends.kubernetes.api_server.client import Client, Query
-from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pods.total_requests import allocatable, field_of, requests
 from tfk8s.core.job_file.spot import SPOT_NODES
 from tfk8s.core.resources import MEMORY, Resources, amount_text
@@ -200,11 +199,8 @@ def list_nodes(client: Client) -> list[Object]:
 
 def list_few(client: Client, path: str, query: Query | None = None) -> list[Object]:
     """Return all objects of a list; none if the user may not list them, or if they are too many."""
-    try:
+    with errors.suppress(403):
         answer = client.get(path, {**(query or {}), "limit": _MAX_ITEMS})
-    except ApiError as error:
-        if error.code != 403:
-            raise
-        return []
-    items: list[Object] = answer["items"]
-    return [] if answer["metadata"].get("continue") else items
+        if not answer["metadata"].get("continue"):
+            return list(answer["items"])
+    return []

@@ -16,10 +16,9 @@ import contextlib
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from http import HTTPStatus
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server import errors, paths
 from tfk8s.backends.kubernetes.api_server.client import FIELD_MANAGER, MERGE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pods import pod_status
@@ -120,16 +119,14 @@ def _close(client: Client, path: str, find: _Find) -> Sequence[Object]:
         find: returns those pods.
     """
     try:
-        _set_template(client, path, ())
-        settled = _settled(client, path)
-        pods, revision = find(), _revision(settled)
-        if _before(settled).get("revision") == revision:  # else they have another template
-            for pod in pods:
-                _label(client, pod, {"labels": {_REVISION: revision}})
-        return pods
-    except ApiError as error:
-        if error.code != HTTPStatus.NOT_FOUND:  # somebody has deleted the cluster
-            raise
+        with errors.suppress(404):  # somebody has deleted the cluster
+            _set_template(client, path, ())
+            settled = _settled(client, path)
+            pods, revision = find(), _revision(settled)
+            if _before(settled).get("revision") == revision:  # else they have another template
+                for pod in pods:
+                    _label(client, pod, {"labels": {_REVISION: revision}})
+            return pods
         return ()
     finally:
         _restore_strategy(client, path)
@@ -293,8 +290,5 @@ def _is_refused(pod: Object) -> bool:
 
 def _label(client: Client, pod: Object, metadata: Object, **query: str) -> None:
     path = paths.pod(pod["metadata"]["namespace"], pod["metadata"]["name"])
-    try:
+    with errors.suppress(404):  # somebody has deleted it
         client.send("PATCH", path, query, {"metadata": metadata}, MERGE)
-    except ApiError as error:
-        if error.code != HTTPStatus.NOT_FOUND:  # somebody has deleted it
-            raise

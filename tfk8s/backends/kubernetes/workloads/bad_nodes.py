@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from http import HTTPStatus
 from itertools import groupby
 from typing import NamedTuple
 
-from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.api_server import errors
 from tfk8s.backends.kubernetes.pods import containers, disruptions, pod_status
 from tfk8s.backends.kubernetes.workloads import task_pods
 from tfk8s.core.programs import read_end
@@ -85,14 +84,10 @@ def read(
     begin = time.time() - _EVENTS_KEPT
     if latest := max((pod_status.seconds(_age(pod)) for pod in pods if _IN_SET in _labels(pod)), default=0.0):
         begin = max(begin, _NEW + min(pod_status.seconds(_age(item)) for item in workloads))
-    if latest <= begin:
-        return find(pods)
-    try:
-        return find(pods, events())
-    except ApiError as error:
-        if error.code != HTTPStatus.FORBIDDEN:
-            raise
-        return find(pods)
+    if latest > begin:
+        with errors.suppress(403):
+            return find(pods, events())
+    return find(pods)
 
 
 def lack_of_gpus(pod: Object) -> Object:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 from tfk8s.backends.history import places, writing
 from tfk8s.backends.kubernetes import claims
-from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server import errors, paths
 from tfk8s.backends.kubernetes.api_server.client import Query, Reader
-from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pods import containers
 from tfk8s.backends.kubernetes.workloads import lifetime, suspension
 from tfk8s.core import compact, naming
@@ -239,24 +238,18 @@ def _key(item: Object) -> tuple[str, str]:
 
 def _list_all(client: Reader, namespace: str) -> list[Object]:
     """Return the StatefulSets and Jobs of all clusters, or those of one namespace where the user may list no more."""
-    try:
+    with errors.suppress(403):
         return _list_in(client, None)
-    except ApiError as error:
-        if error.code != 403:
-            raise
     return _list_in(client, namespace)
 
 
 def may_list_all(client: Reader) -> bool:
     """Return whether the user may list the clusters of all namespaces."""
-    try:
+    with errors.suppress(403):
         for kind in _KINDS:
             client.get(paths.collection(kind, None), {**paths.labelled({manifests.NAME: "tfk8s"}), "limit": 1})
-    except ApiError as error:
-        if error.code != 403:
-            raise
-        return False
-    return True
+        return True
+    return False
 
 
 def _list_in(client: Reader, namespace: str | None) -> list[Object]:
