@@ -49,7 +49,7 @@ def usable(client: Client, namespace: str, job_file: JobFile, objects: Sequence[
 def _find(client: Client, namespace: str, name: str, *, is_needed: bool) -> Object | None:
     """Return a claim; None if it does not exist, or can't be read and is not to be made."""
     try:
-        return client.find(f"{paths.collection(KIND, namespace)}/{name}")
+        return client.find(paths.named(KIND, name, namespace))
     except ApiError as error:
         if error.code != 403 or is_needed:
             raise
@@ -210,7 +210,7 @@ def names(client: Client, namespace: str, cluster: str, *, is_needed: bool) -> l
 def delete(client: Client, namespace: str, cluster: str, found: Sequence[str]) -> None:
     """Delete claims of a cluster with their data, and wait until they are gone."""
     for name in found:
-        client.send("DELETE", f"{paths.collection(KIND, namespace)}/{name}")
+        client.send("DELETE", paths.named(KIND, name, namespace))
     polling.wait_until(
         lambda: not set(found) & set(names(client, namespace, cluster, is_needed=True)),
         f"the pods that mount {', '.join(found)} to end",

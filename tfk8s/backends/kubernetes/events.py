@@ -38,9 +38,8 @@ def read(client: Client, cluster: DeployedCluster, *, follow: bool) -> Iterator[
 
 def _begin(client: Client, cluster: DeployedCluster) -> str:
     """Return the time of the cluster's first `up`: a restart of programs makes their Jobs again."""
-    config_map = {"kind": "ConfigMap", "metadata": {"name": cluster.name}}
     with contextlib.suppress(ApiError):  # not everybody may read ConfigMaps
-        if found := client.find(paths.path(config_map, cluster.namespace)):
+        if found := client.find(paths.named("ConfigMap", cluster.name, cluster.namespace)):
             return str(found["metadata"].get("creationTimestamp", ""))
     return min(str(item["metadata"]["creationTimestamp"]) for item in cluster.workloads.values())
 

@@ -33,7 +33,7 @@ def read(client: Client, namespace: str) -> Rates | None:
     try:
         if path is not None and path.exists():
             return _parse(path.read_bytes(), str(path))
-        found = client.find(f"{paths.collection('ConfigMap', namespace)}/{CONFIG_MAP}")
+        found = client.find(paths.named("ConfigMap", CONFIG_MAP, namespace))
     except OSError as error:
         log.warning("the rates in %s can't be read: %s", path, error.strerror)
         return None

@@ -27,7 +27,7 @@ def find(client: Client, namespace: str) -> SharedHistory | None:
     Raises:
         Tfk8sError: the API server refuses, or does not answer.
     """
-    match client.find(f"{paths.collection('ConfigMap', namespace)}/{CONFIG_MAP}"):
+    match client.find(paths.named("ConfigMap", CONFIG_MAP, namespace)):
         case {"data": {"history.yaml": str(text)}}:
             try:
                 return _parse(text.encode(errors="replace"))

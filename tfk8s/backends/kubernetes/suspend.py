@@ -51,8 +51,7 @@ def suspend(client: Client, cluster: DeployedCluster, by: str) -> bool:
             client.send("DELETE", paths.path(job, cluster.namespace), {"propagationPolicy": "Background"})
     if _wait_for_ends(client, cluster) and any(map(kueue.queue_of, workloads)):
         # Kueue gives the quota back itself once there is no pod. A pod whose program has ended keeps all of it.
-        workload = {"kind": "Workload", "metadata": {"name": cluster.name}}
-        client.send("DELETE", paths.path(workload, cluster.namespace))
+        client.send("DELETE", paths.named("Workload", cluster.name, cluster.namespace))
     return cluster.suspended is None
 
 

@@ -67,12 +67,17 @@ def collection(kind: str, namespace: str | None) -> str:
 
 def path(item: Object, namespace: str) -> str:
     """Return the path of one object."""
-    return f"{collection(item['kind'], namespace)}/{item['metadata']['name']}"
+    return named(item["kind"], item["metadata"]["name"], namespace)
+
+
+def named(kind: str, name: str, namespace: str) -> str:
+    """Return the path of the object of a kind that has a name."""
+    return f"{collection(kind, namespace)}/{name}"
 
 
 def pod(namespace: str, name: str, subresource: str = "") -> str:
     """Return the path of a pod, or of a subresource of the pod."""
-    return f"{collection('Pod', namespace)}/{name}" + (f"/{subresource}" if subresource else "")
+    return named("Pod", name, namespace) + (f"/{subresource}" if subresource else "")
 
 
 def container(namespace: str, pod_name: str, name: str, subresource: str) -> str:

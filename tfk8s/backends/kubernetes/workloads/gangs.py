@@ -51,9 +51,9 @@ def decided(client: Client, namespace: str, job_file: JobFile, served: Collectio
 
 
 def _is_by_default(client: Client, namespace: str, job_file: JobFile) -> bool:
-    is_program = job_file.job(job_file.master).program is not None
+    kind = "Job" if job_file.job(job_file.master).program else "StatefulSet"
     name = naming.stateful_set(job_file.name, job_file.master)
-    existing = client.find(f"{paths.collection('Job' if is_program else 'StatefulSet', namespace)}/{name}")
+    existing = client.find(paths.named(kind, name, namespace))
     if existing is not None:
         return gang.is_member(existing, job_file.name)
     try:
@@ -150,4 +150,4 @@ def delete(client: Client, namespace: str, cluster: str) -> None:
 
 
 def _path(namespace: str, cluster: str) -> str:
-    return f"{paths.collection(gang.KIND, namespace)}/{cluster}"
+    return paths.named(gang.KIND, cluster, namespace)

@@ -8,9 +8,9 @@ import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.backends.kubernetes.api_server.client import FIELD_MANAGER, MERGE, Client
+from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.workloads import lifetime
 from tfk8s.backends.kubernetes.workloads.lifetime import MayNotLimit
 from tfk8s.core import job_kinds, naming
 from tfk8s.core.lifetime import HOLDER, RENEWALS, RENEWED, format_duration
@@ -55,9 +55,7 @@ class Renewal:
     """
 
     def __init__(self, client: Client, namespace: str, name: str, seconds: float) -> None:
-        account = {"kind": "ServiceAccount", "metadata": {"name": naming.lifetime(name)}}
-        self._client, self._path = client, paths.path(account, namespace)
-        self._name, self._seconds = name, seconds
+        self._client, self._namespace, self._name, self._seconds = client, namespace, name, seconds
         self._holder, self._ended, self._fails = f"{HOLDER}{uuid.uuid4().hex}", threading.Event(), False
         log.info("%s", f"the cluster is removed if this command is gone for {format_duration(seconds)}")
         self._thread = threading.Thread(target=self._run, name=f"lease of {name}", daemon=True)
@@ -111,10 +109,7 @@ class Renewal:
         return True
 
     def _annotate(self, annotations: Mapping[str, str | None]) -> Mapping[str, str]:
-        """Change annotations of the ServiceAccount; return all of them."""
-        change, query = {"metadata": {"annotations": annotations}}, {"fieldManager": f"{FIELD_MANAGER}-run"}
-        answer = self._client.send("PATCH", self._path, query, change, MERGE)
-        return answer.get("metadata", {}).get("annotations") or {}
+        return lifetime.annotate(self._client, self._namespace, self._name, annotations, "run")
 
     def _note(self, error: Exception | None) -> None:
         if error and not self._fails:

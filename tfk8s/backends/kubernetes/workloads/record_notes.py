@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.backends.kubernetes.api_server.client import FIELD_MANAGER, MERGE, Client, Query
+from tfk8s.backends.kubernetes.api_server.client import Client, Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pods import containers
 from tfk8s.backends.kubernetes.workloads import lifetime
-from tfk8s.core import naming
 from tfk8s.core.history.facts import REMOVED, Fact, is_time
 from tfk8s.core.history.shared import missing_note, surplus_notes, to_notes
 from tfk8s.core.lifetime import RECORD_TIMEOUT
@@ -116,11 +115,7 @@ class RecordNotes:
             return error.code == 403  # nobody can tell
 
     def _annotate(self, name: str, notes: Mapping[str, str | None]) -> Mapping[str, str]:
-        """Change annotations of the ServiceAccount; return all of them."""
-        account = {"kind": "ServiceAccount", "metadata": {"name": naming.lifetime(name)}}
-        path, query = paths.path(account, self._namespace_of(name)), {"fieldManager": f"{FIELD_MANAGER}-history"}
-        answer = self._client.send("PATCH", path, query, {"metadata": {"annotations": notes}}, MERGE)
-        return answer.get("metadata", {}).get("annotations") or {}
+        return lifetime.annotate(self._client, self._namespace_of(name), name, notes, "history")
 
 
 def is_recorded(jobs: Iterable[Object]) -> bool:
@@ -132,9 +127,8 @@ def require_claim(client: Client, namespace: str, job_file: JobFile) -> None:
     """Raise an InvalidInput if the claim of the shared history does not exist: nothing would write the record."""
     if job_file.history is None or job_file.history.claim is None:
         return
-    claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": job_file.history.claim}}
     with contextlib.suppress(ApiError):  # not everybody may read claims
-        if client.find(paths.path(claim, namespace)) is None:
+        if client.find(paths.named("PersistentVolumeClaim", job_file.history.claim, namespace)) is None:
             raise InvalidInput(
                 f'namespace "{namespace}" has no claim "{job_file.history.claim}" for the history',
                 help="docs/history.md has a manifest of such a claim; or leave history out",
