@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 from tfk8s.backends.parts import TensorBoard
@@ -90,9 +89,7 @@ class FailureFile:
             note = self._file.read()
         return outcome(self._script, code, note)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
 

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterator
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import NoReturn
 
 from tfk8s import platforms
@@ -72,9 +72,7 @@ class Once:
         self._before = {number: signal.signal(number, self._handle) for number in numbers}
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

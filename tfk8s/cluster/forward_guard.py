@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Collection
-from types import TracebackType
 
 from tfk8s.backends.protocol import Backend
 from tfk8s.core.spec import Task
@@ -82,11 +81,9 @@ class ForwardGuard:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._thread.stop()
-        self.monitor.__exit__(kind, error, trace)
+        self.monitor.__exit__(*error)
         self._stack.close()
 
     @property

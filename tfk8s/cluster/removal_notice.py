@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from tfk8s.backends.protocol import Backend
 from tfk8s.core.lifetime import NOTICE
@@ -43,7 +42,7 @@ class RemovalNotice:
     def __enter__(self) -> None:
         self._thread.start()
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join(_MAX_JOIN)
 

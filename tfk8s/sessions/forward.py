@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 
 from tfk8s.errors import InvalidInput, Tfk8sError
 from tfk8s.sessions.cluster.create_session import GetFields
@@ -110,9 +109,7 @@ class Forward:
     def __enter__(self) -> Forward:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _start(self, work: Callable[..., None], *arguments: object) -> threading.Thread:

@@ -14,7 +14,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
 
 from tfk8s.core.addresses import host_and_port
 from tfk8s.errors import NoSuchCluster, TaskUnreachable, Tfk8sError
@@ -101,9 +100,7 @@ class TaskMonitor:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._is_over.set()
         os.close(self._stop_end)
         self._thread.join()

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from types import TracebackType
 from typing import Self
 
 from tfk8s.backends.kubernetes import status
@@ -124,9 +123,7 @@ class Informer:
         cache.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closed.set()
         for cache in self._caches.values():
             cache.close()

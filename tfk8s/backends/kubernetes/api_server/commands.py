@@ -11,7 +11,6 @@ import json
 import math
 import time
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import Any
 
 import websocket
@@ -63,9 +62,7 @@ class RemoteCommand:
     def __enter__(self) -> RemoteCommand:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stream.close()
 
     def send(self, block: bytes) -> None:
