@@ -11,6 +11,7 @@ from typing import IO
 
 from tfk8s.backends.parts import TensorBoard
 from tfk8s.backends.protocol import Absent
+from tfk8s.core.programs import exit_code
 from tfk8s.core.script import Outcome, Script
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
@@ -48,7 +49,7 @@ def outcome(script: Script, code: int, note: str) -> Outcome:
 
         if message := failures.ended_by_signal(str(script.path), code):
             log.warning(message)
-    return Outcome(code if code >= 0 else 128 - code, task_failed=error_names.is_task_failure(note))
+    return Outcome(exit_code(code), task_failed=error_names.is_task_failure(note))
 
 
 class FailureFile:

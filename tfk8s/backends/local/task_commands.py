@@ -17,6 +17,7 @@ from tfk8s.backends.local.state import Folder
 from tfk8s.backends.local.supervision import script_request
 from tfk8s.backends.stacks import Stacks
 from tfk8s.backends.usage import Usage
+from tfk8s.core.programs import exit_code
 from tfk8s.core.script import NOT_EXECUTABLE, NOT_FOUND
 from tfk8s.core.spec import Task
 from tfk8s.core.storage import claims
@@ -54,7 +55,7 @@ def run(folder: Folder, record: Record, task: Task, words: Sequence[str]) -> int
         return NOT_FOUND if isinstance(error, (FileNotFoundError, NotADirectoryError)) else NOT_EXECUTABLE
     except subprocess.SubprocessError as error:
         raise _refused(record) from error
-    return code if code >= 0 else 128 - code
+    return exit_code(code)
 
 
 def read_stacks(folder: Folder, record: Record, chosen: Sequence[str]) -> list[Stacks]:

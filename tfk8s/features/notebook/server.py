@@ -20,6 +20,7 @@ from tfk8s.backends import child_process, devices, interpreter
 from tfk8s.cluster.connection import require_access
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.environment import SCRIPT_DEFAULTS
+from tfk8s.core.programs import exit_code
 from tfk8s.errors import InvalidInput, Tfk8sError
 from tfk8s.features.notebook.kernel import KernelSettings
 from tfk8s.log import log
@@ -171,8 +172,7 @@ class Jupyter:
 
     def wait(self) -> int:
         """Wait until JupyterLab ends, for which its menu has an entry; return the exit code."""
-        code = self._process.wait()
-        return code if code >= 0 else 128 - code
+        return exit_code(self._process.wait())
 
     def stop(self) -> None:
         """End JupyterLab and its kernels, which end by themselves if JupyterLab is killed."""
