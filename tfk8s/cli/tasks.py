@@ -19,7 +19,6 @@ from tfk8s.cluster.removal_notice import RemovalNotice
 from tfk8s.core.output.tensorflow_log import TensorFlowLines
 from tfk8s.core.script import LogLine, Logs
 from tfk8s.core.spec import Task
-from tfk8s.core.task_names import parse_task
 from tfk8s.errors import InvalidInput
 from tfk8s.render import script_job
 
@@ -173,5 +172,4 @@ def exec(  # noqa: A001 - the command's name
     """
     del result  # `Command.invoke` writes the file
     cluster = options.find_cluster(name, local, context, namespace)
-    chosen = parse_task(task, [status.task for status in cluster.tasks()])
-    return cluster.backend.inside.execute(cluster.name, chosen, command)
+    return cluster.exec(task, *command)

@@ -17,7 +17,7 @@ from tfk8s.core.status import MAX_COMMAND_LENGTH
 from tfk8s.sessions.forks import forked_scripts, processes
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import ForkClient
-from tfk8s.sessions.forks.forked_scripts import PEER_MAY_BE_GONE, ForkedScripts, RunningScript, signal_number
+from tfk8s.sessions.forks.forked_scripts import PEER_MAY_BE_GONE, ForkedScripts, RunningScript, received_signal
 from tfk8s.sessions.task_events import TaskEvent
 from tfk8s.task import ipc
 
@@ -103,11 +103,7 @@ class ScriptRunner(ForkedScripts[LocalScript]):
 
     def _on_early_message(self, script: _Waiting) -> None:
         """End a script that has not begun: its client has sent a signal, or is gone."""
-        try:
-            received = ipc.receive(script.connection)
-        except OSError:
-            received = None
-        number = signal_number(received[0]) if received else None
+        number = received_signal(script.connection)
         self._forget(script)
         self._answer(script, {"exit": -(number or signal.SIGTERM)})
 

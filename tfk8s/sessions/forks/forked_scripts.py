@@ -149,11 +149,7 @@ class ForkedScripts(Generic[S]):
             script.progress.unlink()
 
     def _on_client_message(self, script: S) -> None:
-        try:
-            received = ipc.receive(script.connection)
-        except OSError:
-            received = None
-        if received is not None and (number := signal_number(received[0])) is not None:
+        if (number := received_signal(script.connection)) is not None:
             self._signal(script, number)
             if number == signal.SIGTERM:  # the script may have a handler, as TensorFlow may
                 self._kill_after(script, END_TIMEOUT)
@@ -173,9 +169,13 @@ class ForkedScripts(Generic[S]):
             processes.kill_group(script.pid, number)
 
 
-def signal_number(message: ipc.Message) -> int | None:
-    """Return the signal that a client sends; None if the message is another one, as of another version of tfk8s."""
-    number = message.get("signal")
+def received_signal(connection: socket.socket) -> int | None:
+    """Return the signal that a client sends; None if it is gone, or sends another message, as of another version."""
+    try:
+        received = ipc.receive(connection)
+    except OSError:
+        return None
+    number = received[0].get("signal") if received else None
     return number if number in ESCALATION else None
 
 
