@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tfk8s.core.job_file.mappings import Security
 from tfk8s.render import manifests, pods
+from tfk8s.render.lifetime import AMOUNTS, LIMITS, REQUESTS
 from tfk8s.render.pods import Object
 
 COMPONENT = "history-reader"
@@ -13,12 +14,7 @@ CONTAINER = "reader"
 FOLDER = "/history"
 LIFETIME = 600  # seconds, after which Kubernetes ends the pod of a command that was killed
 DEFAULT_IMAGE = "tensorflow/tensorflow:2.21.0"  # which nodes have, and documentation names
-_REQUESTS = {"cpu": "10m", "memory": "32Mi"}
-_LIMITS = {"cpu": "500m", "memory": "128Mi"}  # those of the pod that writes there
-ROOM_ADVICE = (
-    f"ask for room: the pod requests {_REQUESTS['cpu']} of a core and {_REQUESTS['memory']}, "
-    f"with limits of {_LIMITS['cpu']} and {_LIMITS['memory']}"
-)
+ROOM_ADVICE = f"ask for room: the pod requests {AMOUNTS}"
 _WAIT = "import signal; signal.signal(signal.SIGTERM, lambda *_: exit()); signal.pause()"
 
 
@@ -36,7 +32,7 @@ def render(name: str, claim: str, image: str, pull_secrets: Sequence[Object] = (
         "name": CONTAINER,
         "image": image,
         "command": ["python3", "-c", _WAIT],
-        "resources": {"requests": _REQUESTS | storage["requests"], "limits": _LIMITS | storage["limits"]},
+        "resources": {"requests": REQUESTS | storage["requests"], "limits": LIMITS | storage["limits"]},
         "securityContext": pods.container_security(),
         "volumeMounts": [{"name": "history", "mountPath": FOLDER, "readOnly": True}],
     }

@@ -28,12 +28,10 @@ SUSPEND = "tfk8s.dev/idle-suspend"
 
 _HISTORY = "history"  # the name of the volume
 _CREDENTIALS_FOLDER = "/var/run/secrets/tfk8s"
-_REQUESTS = {"cpu": "10m", "memory": "32Mi"}
-_LIMITS = {"cpu": "500m", "memory": "128Mi"}
-QUOTA_ADVICE = (
-    f"ask for higher limits: the Job requests {_REQUESTS['cpu']} of a core and {_REQUESTS['memory']}, "
-    f"with limits of {_LIMITS['cpu']} and {_LIMITS['memory']}"
-)
+REQUESTS = {"cpu": "10m", "memory": "32Mi"}
+LIMITS = {"cpu": "500m", "memory": "128Mi"}
+AMOUNTS = f"{REQUESTS['cpu']} of a core and {REQUESTS['memory']}, with limits of {LIMITS['cpu']} and {LIMITS['memory']}"
+QUOTA_ADVICE = f"ask for higher limits: the Job requests {AMOUNTS}"
 _MAX_RETRIES = 1_000_000  # the Job lasts as long as the cluster
 # API servers listen on these ports. A NetworkPolicy sees the port of the server, not the Service's.
 _API_PORTS = (443, 6443, 8443, 16443)
@@ -279,7 +277,7 @@ def _container(job_file: JobFile, master: Object, values: Mapping[str, object]) 
             *(variable for variable in master["env"] if variable["name"] in _VARIABLES),
             *({"name": name, "value": str(value)} for name, value in sorted(values.items()) if value is not None),
         ],
-        "resources": {"requests": _REQUESTS | storage["requests"], "limits": _LIMITS | storage["limits"]},
+        "resources": {"requests": REQUESTS | storage["requests"], "limits": LIMITS | storage["limits"]},
         "securityContext": master["securityContext"],
         "volumeMounts": [
             next(mount for mount in master["volumeMounts"] if mount["name"] == "tfk8s"),
