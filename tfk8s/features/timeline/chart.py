@@ -179,9 +179,8 @@ def _bar(top: int, event: Event, span: int, *, is_on_path: bool) -> str:
 def _texts(event: Event) -> tuple[str, str]:
     """Return the short and the long text of a bar."""
     if isinstance(event, Transfer):
-        size = size_text(event.size)
-        name = tensor_name(event.tensor)
-        return f"{name} from {event.source.task}, {size}", f"{name} from {event.source.task}, {size}"
+        text = f"{tensor_name(event.tensor)} from {event.source.task}, {size_text(event.size)}"
+        return text, text
     return event.name, f"{event.name} ({event.kind})" if event.kind else event.name
 
 

@@ -12,7 +12,14 @@ from tfk8s.task.config import OWN_INDEX, OWN_JOB
 from tfk8s.task.probe import Device
 from tfk8s.task.wire import field
 
-_OWN_NAME = f"/job:{OWN_JOB}/replica:0/task:{OWN_INDEX}/"
+
+def full_name(task: str) -> str:
+    """Return the begin of the names of a task's devices, "/job:worker/replica:0/task:1/"."""
+    job, _, index = task.partition("/")
+    return f"/job:{job}/replica:0/task:{index}/"
+
+
+_OWN_NAME = full_name(f"{OWN_JOB}/{OWN_INDEX}")
 
 
 def is_elastic(devices: Sequence[Device]) -> bool:
@@ -27,9 +34,7 @@ def rename(devices: Sequence[Device], task: str) -> list[Device]:
         devices: as the server reports them.
         task: the short name of the server's task.
     """
-    job, _, index = task.partition("/")
-    name = f"/job:{job}/replica:0/task:{index}/"
-    return [device._replace(name=device.name.replace(_OWN_NAME, name, 1)) for device in devices]
+    return [device._replace(name=device.name.replace(_OWN_NAME, full_name(task), 1)) for device in devices]
 
 
 def session_config(addresses: Mapping[str, str], *, isolate: bool = False) -> bytes:

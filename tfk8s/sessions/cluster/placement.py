@@ -30,12 +30,7 @@ _creation = threading.Lock()  # of placements
 def needed(view: ClusterView, master: str) -> bool:
     """Return whether TensorFlow would prefer another task than the master."""
     tasks = (task for task in view.addresses if task not in view.without)
-    return bool(master) and min(map(_full_name, tasks), default="") != _full_name(master)
-
-
-def _full_name(task: str) -> str:
-    job, _, index = task.partition("/")
-    return f"/job:{job}/replica:0/task:{index}/"
+    return bool(master) and min(map(elastic.full_name, tasks), default="") != elastic.full_name(master)
 
 
 def patch_sessions() -> None:
