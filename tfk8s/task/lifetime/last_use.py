@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 
+from tfk8s import concurrency
 from tfk8s.task import activity
 
 _ANSWER_TIMEOUT = 2.0
@@ -26,9 +26,8 @@ def last_activity(host: str, port: int) -> float:
     except OSError:
         return 0.0
     hosts = sorted({str(address[0]) for *_, address in found})
-    with ThreadPoolExecutor(_MAX_QUESTIONS) as pool:
-        answers = pool.map(lambda host: (host, activity.ask(host, port, _ANSWER_TIMEOUT)), hosts)
-        return youngest_client(dict(answers))
+    answers = concurrency.map_parallel(lambda host: activity.ask(host, port, _ANSWER_TIMEOUT), hosts, _MAX_QUESTIONS)
+    return youngest_client(dict(zip(hosts, answers, strict=True)))
 
 
 def youngest_client(answers: Mapping[str, Mapping[str, float] | None]) -> float:

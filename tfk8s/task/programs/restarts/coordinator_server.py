@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from tfk8s.core.programs import END_TIMEOUT, RunPolicy
+from tfk8s.task import activity
 from tfk8s.task.programs.restarts.restart_connections import cut, guarded, keep_alive, lines, say, send
 from tfk8s.task.programs.restarts.restart_coordinator import Coordinator, Hello, Message, News, Order
 
@@ -43,7 +44,7 @@ class CoordinatorServer:
         self._connections: dict[str, socket.socket] = {}
         self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._coordinator = Coordinator(task, identity, policy, self._send, say, time.monotonic, grace)
-        self._listener = _listen(port)
+        self._listener = activity.listen(port)
         self.port = int(self._listener.getsockname()[1])
 
     def start(self) -> None:
@@ -114,9 +115,3 @@ class CoordinatorServer:
     def _send(self, task: str, order: Order) -> None:
         if connection := self._connections.get(task):
             send(connection, order)
-
-
-def _listen(port: int) -> socket.socket:
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-    return socket.create_server(("", port))
