@@ -24,7 +24,8 @@ COMMAND = ("python3", "-P", "-m", "tfk8s.task.programs.pod")  # -P: no module of
 WORK_FOLDER = "/work"
 ARCHIVE = "program.tar.gz"
 PROGRAM_VOLUME = "program"
-MAX_PARTS = 16  # of the archive, a Secret each: kubelet keeps them in the memory of the node
+MAX_ARCHIVE = 16 << 20  # bytes: kubelet keeps them in the memory of the node
+MAX_PARTS = 32  # of the archive, a Secret each
 ARCHIVE_FOLDER = "/opt/tfk8s/program"
 # The codes of containers that Kubernetes ends, 128 + SIGKILL and 128 + SIGTERM. Any other code is the program's last.
 _RETRIED_CODES = (137, 143)

@@ -11,7 +11,7 @@ from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.deletion import delete_each
 from tfk8s.backends.kubernetes.pods import containers
 from tfk8s.backends.kubernetes.pods.total_requests import billed_workloads, requested
-from tfk8s.backends.kubernetes.scripts import program_archives
+from tfk8s.backends.kubernetes.scripts.programs import program_archives
 from tfk8s.backends.kubernetes.workloads import (
     changes,
     gangs,

@@ -29,7 +29,7 @@ from tfk8s.backends.kubernetes.api_server.transport import IN_CLUSTER
 from tfk8s.backends.kubernetes.history import PodHistory
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.nodes import cluster_fit
-from tfk8s.backends.kubernetes.scripts import program_archives
+from tfk8s.backends.kubernetes.scripts.programs import program_archives
 from tfk8s.backends.kubernetes.workloads import (
     deployed,
     gangs,

@@ -14,6 +14,7 @@ from tfk8s.backends.kubernetes.scripts.sent_folder import SentFolder
 from tfk8s.log import log
 
 REQUIREMENTS_FILE = "tfk8s-requirements.txt"
+COMPRESS_LEVEL = 3
 
 
 def pack(script: Path, requirements: Path | None = None) -> bytes:
@@ -59,7 +60,7 @@ def pack_folder(found: SentFolder, more: Mapping[str, Path] | None = None) -> by
     buffer = io.BytesIO()
     with (
         spans.part("pack folder") as part,
-        gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=3, mtime=0) as compressed,
+        gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=COMPRESS_LEVEL, mtime=0) as compressed,
         tarfile.open(fileobj=compressed, mode="w", dereference=True) as archive,
     ):
         for path in found.files:
@@ -70,6 +71,16 @@ def pack_folder(found: SentFolder, more: Mapping[str, Path] | None = None) -> by
         compressed.close()
         part[spans.FOLDER_SIZE] = len(buffer.getbuffer())
     return buffer.getvalue()
+
+
+def members(found: SentFolder) -> dict[str, bytes]:
+    """Return the headers and contents of a folder's files in a tar archive, by their paths in the folder."""
+    made = {}
+    for path in found.files:
+        buffer, name = io.BytesIO(), path.relative_to(found.folder).as_posix()
+        tarfile.open(fileobj=buffer, mode="w", dereference=True).add(path, name, filter=_anonymous)  # noqa: SIM115 - its end would follow
+        made[name] = buffer.getvalue()
+    return made
 
 
 def requirements_in_folder(script: Path, requirements: Path) -> str:
@@ -85,5 +96,5 @@ def requirements_in_folder(script: Path, requirements: Path) -> str:
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
-    member.mode |= 0o644
+    member.mode = 0o755 if member.mode & 0o100 else 0o644  # the umask of who has made the folder does not count
     return member

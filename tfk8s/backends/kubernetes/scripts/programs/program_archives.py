@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tfk8s import spans
 from tfk8s.backends.kubernetes.api_server import objects, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.scripts import script_archive, sent_folder
+from tfk8s.backends.kubernetes.scripts.programs import archive_parts
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests, program_job
@@ -17,40 +20,42 @@ from tfk8s.render.pods import Object
 _DIGEST_LENGTH = 10
 
 
-def pack(job_file: JobFile) -> bytes | None:
-    """Return the archive of the folder that the programs' scripts are in, the job file's; None without scripts.
+def pack(job_file: JobFile) -> list[bytes]:
+    """Return the parts of the archive of the folder that the programs' scripts are in, the job file's; [] without any.
 
     Raises:
         InvalidInput: a script does not exist, or the folder can't be sent or is too large.
     """
     scripts = [job.program for job in job_file.jobs if job.program and job.program.is_script]
     if not scripts:
-        return None
+        return []
     folder = Path(scripts[0].folder)
     for program in scripts:
         sent_folder.require_script(folder, Path(program.script))
     found = sent_folder.find(folder)
     found.report_credentials()
-    archive = script_archive.pack_folder(found)
-    if len(archive) > (most := program_job.MAX_PARTS * program_job.max_secret_bytes()):
+    with spans.part("pack folder") as part:
+        members = script_archive.members(found)
+        parts = archive_parts.cut(members, program_job.max_secret_bytes(), program_job.MAX_PARTS)
+        part[spans.FOLDER_SIZE] = size = sum(map(len, parts))
+    if size > program_job.MAX_ARCHIVE:
         raise InvalidInput(
-            f'the folder "{folder}" has {len(archive) // 1000} kB, compressed; the pods of a program get at most '
-            f"{most // 1000} kB",
+            f'the folder "{folder}" has {size // 1000} kB, compressed; the pods of a program get at most '
+            f"{program_job.MAX_ARCHIVE // 1000} kB",
             help=f"name in {sent_folder.IGNORE_FILE} what the programs do not need (gitignore's rules); put data "
             "into a volume, or the programs into the image",
         )
-    return archive
+    return parts
 
 
-def secrets(cluster: str, archive: bytes | None) -> list[Object]:
+def secrets(cluster: str, parts: Iterable[bytes]) -> list[Object]:
     """Return the Secrets of an archive's parts, in their order."""
-    size = program_job.max_secret_bytes()
-    parts = [archive[begin : begin + size] for begin in range(0, len(archive), size)] if archive else []
     return [_secret(cluster, part) for part in parts]
 
 
 def _secret(cluster: str, part: bytes) -> Object:
-    digest = hashlib.sha256(part).hexdigest()[:_DIGEST_LENGTH]
+    # Versions of zlib compress differently, and the same folder is no change.
+    digest = hashlib.sha256(gzip.decompress(part)).hexdigest()[:_DIGEST_LENGTH]
     made = manifests.new_object("Secret", "v1", program_job.secret_name(cluster, digest), cluster)
     return made | {"data": program_job.secret_data(part)}
 
