@@ -271,12 +271,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             metadata = self.body["metadata"]
             name = metadata.setdefault("name", f"{metadata.get('generateName')}abcde")
             path = f"{path}/{name}"
+        if method == "POST" and path in api.objects:
+            return 409, _status("AlreadyExists")
         if method in ("PATCH", "POST") and query.get("dryRun"):
             return 200, api.complete(path, self.body)
-        if method == "PATCH":
-            return 200, api.put(path, self.body)
-        if method == "POST":
-            return (409, _status("AlreadyExists")) if path in api.objects else (201, api.put(path, self.body))
+        if method in ("PATCH", "POST"):
+            return 200 if method == "PATCH" else 201, api.put(path, self.body)
         if method == "DELETE":
             for one in [one for one, _ in api.listed(path, selector)] if is_collection else [path]:
                 api.remove(one)

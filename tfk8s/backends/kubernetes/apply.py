@@ -136,7 +136,7 @@ def _why_refused(name: str, pairs: Iterable[tuple[Object | None, Object]]) -> In
 def _apply_all(
     client: Client,
     namespace: str,
-    pairs: Iterable[tuple[Object | None, Object]],
+    pairs: Sequence[tuple[Object | None, Object]],
     secrets: Sequence[Object],
     *,
     dry_run: bool,
@@ -157,7 +157,7 @@ def _apply_all(
                 raise
             applied = owned  # a dry run has created no Role
         if item["kind"] == "ConfigMap" and not dry_run:
-            program_archives.create(client, namespace, secrets, applied)
+            program_archives.create(client, namespace, secrets, applied, [old for old, _ in pairs])
         account = applied if item["kind"] == "ServiceAccount" else account
         yield applied
 

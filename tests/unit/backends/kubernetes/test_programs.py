@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.api_server import ApiServer
 from job_files import job_file
 
 from tfk8s import render
 from tfk8s.backends.kubernetes import events
 from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.field_errors import FieldError, InvalidFields
 from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
@@ -408,6 +410,24 @@ def jobs_with(*digests: str) -> list[Object]:
     script = Job(name="worker", program=Program(("train.py",), "/f"))
     names = [f"demo-program-{digest}" for digest in digests]
     return render.objects(job_file("demo", script, image="tf:1"), "ns", names)
+
+
+def test_only_missing_secrets_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server says which of those that a Job needs are there, for a request without data."""
+    secrets = program_archives.secrets("demo", [gzip.compress(part) for part in (b"same", b"deleted", b"new")])
+    same, deleted, _ = (secret["metadata"]["name"] for secret in secrets)
+    before = jobs_with(*(name.removeprefix("demo-program-") for name in (same, deleted)))
+    with ApiServer() as server:
+        monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path)))
+        collection = paths.collection("Secret", "here")
+        server.put(f"{collection}/{same}", secrets[0])
+        config_map = {"metadata": {"name": "demo", "uid": "u"}}
+        program_archives.create(Client(None), "here", secrets, config_map, [None, *before])
+        dry_run = f"POST {collection}?dryRun=All"
+        assert server.requests == [dry_run, dry_run, f"POST {collection}", f"POST {collection}"]
+        for secret in secrets:
+            made = server.objects[f"{collection}/{secret['metadata']['name']}"]
+            assert made["data"] == secret["data"]
 
 
 def test_secrets_that_no_job_needs_any_more_are_deleted() -> None:

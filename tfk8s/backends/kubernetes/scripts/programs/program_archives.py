@@ -60,13 +60,19 @@ def _secret(cluster: str, part: bytes) -> Object:
     return made | {"data": program_job.secret_data(part)}
 
 
-def create(client: Client, namespace: str, secrets: Iterable[Object], config_map: Object) -> None:
-    """Create the Secrets that do not exist. The ConfigMap of the cluster owns them: all are deleted together."""
-    metadata = config_map["metadata"]
+def create(
+    client: Client, namespace: str, secrets: Iterable[Object], config_map: Object, before: Iterable[Object | None]
+) -> None:
+    """Create the Secrets that do not exist. The ConfigMap of the cluster owns them: all are deleted together.
+
+    The Secrets that Jobs needed before a change are not sent, unless somebody has deleted them.
+    """
+    metadata, known = config_map["metadata"], _names(filter(None, before))
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": metadata["name"], "uid": metadata["uid"]}
     for secret in secrets:
         owned = {**secret, "metadata": {**secret["metadata"], "ownerReferences": [owner]}}
-        objects.create_missing(client, namespace, owned)
+        if secret["metadata"]["name"] not in known or not objects.exists(client, namespace, owned):
+            objects.create_missing(client, namespace, owned)
 
 
 def delete_obsolete(
