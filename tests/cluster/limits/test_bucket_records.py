@@ -13,7 +13,7 @@ from kube_api import KubeApi
 from moto_bucket import KEYS, make_bucket, moto_server
 from on_cluster import make_job, make_job_file, until_limits_end
 
-from tests.cluster.test_records import writers
+from tests.cluster.limits.test_records import writers
 from tfk8s import api, polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
