@@ -129,8 +129,11 @@ def run(
             status = cluster.wait(timeout, events.changed)
             require_gpus(cluster.backend, status, keep=keep)
             events.is_up(cluster, status)
-            end.exit_code = events.follow(cluster) if script is None else cluster.run(script, recording=recording)
-            files.finish(end.exit_code)
+            if script is None:
+                end.exit_code = events.follow(cluster, files.settle)
+                files.report(end.exit_code)
+            else:
+                end.exit_code = cluster.run(script, recording=recording)
             return end.exit_code
         finally:
             events.ends()

@@ -81,18 +81,23 @@ def copy_here(wanted: Sequence[Download], outcome: Outcome) -> Outcome:
     return report(copy_all(wanted), outcome)
 
 
-def copy_all(wanted: Sequence[Download]) -> list[str]:
-    """Copy files of this machine, as `copy_here` does; return what was not copied, with the reasons."""
+def copy_all(wanted: Sequence[Download], folder: Path = Path()) -> list[str]:
+    """Copy files of this machine, as `copy_here` does; return what was not copied, with the reasons.
+
+    Args:
+        wanted: the files.
+        folder: where relative paths begin.
+    """
     if not wanted:
         return []
-    others = [download for download in wanted if not _is_in_place(download)]
-    inside = {download.path: place for download in others if (place := _place_inside(download.path, others))}
+    others = [download for download in wanted if not _is_in_place(folder / download.path, download.local)]
+    inside = {one.path: place for one in others if (place := _place_inside(folder / one.path, others))}
     away = [download for download in others if download.path not in inside]
     read, write = os.pipe()
 
     def send() -> None:
         with contextlib.suppress(OSError), open(write, "wb") as sink:  # then the archive ends too early
-            packed.pack([download.path for download in away], sink)
+            packed.pack([download.path for download in away], sink, folder)
 
     thread = threading.Thread(target=send, daemon=True)
     thread.start()
@@ -102,11 +107,11 @@ def copy_all(wanted: Sequence[Download]) -> list[str]:
     return problems + [f"{quoted(path)} was not copied: it contains {quoted(place)}" for path, place in inside.items()]
 
 
-def _is_in_place(download: Download) -> bool:
-    return Path(download.path).exists() and os.path.realpath(download.path) == os.path.realpath(download.local)
+def _is_in_place(path: Path, local: Path) -> bool:
+    return path.exists() and os.path.realpath(path) == os.path.realpath(local)
 
 
-def _place_inside(path: str, wanted: Sequence[Download]) -> str:
+def _place_inside(path: Path, wanted: Sequence[Download]) -> str:
     """Return the first place that is in a folder, or "". The copy of such a folder would contain itself."""
     folder = os.path.realpath(path)
     places = (download.local for download in wanted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -17,7 +18,7 @@ from tfk8s.cli.signals import Once
 from tfk8s.cli.start_progress import Progress
 from tfk8s.cli.tasks import ShownLines, print_lines
 from tfk8s.cluster.handle import Cluster
-from tfk8s.cluster.program_run import failure
+from tfk8s.cluster.program_run import failure, wait_for_programs
 from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import InvalidInput, Tfk8sError
 
@@ -57,11 +58,12 @@ def wait(
     return report(status, f"tfk8s logs{cluster.backend.flags} {cluster.name} shows the output of the programs")
 
 
-def follow(cluster: Cluster, signals: Once, *, all_lines: bool) -> int:
+def follow(cluster: Cluster, signals: Once, on_end: Callable[[], None], *, all_lines: bool) -> int:
     """Print the output of a cluster's programs until the run has ended; return the exit code of the run.
 
     Args:
         signals: end the run.
+        on_end: called at the end of the run, before the other programs are ended.
         all_lines: also print the lines of TensorFlow's own log.
 
     Raises:
@@ -81,7 +83,7 @@ def follow(cluster: Cluster, signals: Once, *, all_lines: bool) -> int:
             signals.check()
             progress.update(status)
 
-        status = cluster.wait_for_programs(None, changed)
+        status = wait_for_programs(cluster.backend, cluster.name, None, changed, on_end)
     output.finish()
     return report(status)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -212,8 +213,8 @@ class _Run:
         if not cluster.created:
             note(describe_use(status, changed=cluster.changed))
 
-    def follow(self, cluster: Cluster) -> int:
-        return follow(cluster, self._signals, all_lines=self._all_lines)
+    def follow(self, cluster: Cluster, on_end: Callable[[], None]) -> int:
+        return follow(cluster, self._signals, on_end, all_lines=self._all_lines)
 
 
 def _recording(page: str | None, every: int | None) -> Any:

@@ -16,7 +16,7 @@ from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.task_names import parse_task
 from tfk8s.errors import InvalidInput, quoted
 
-_OF_TASK = re.compile(r"(([^/:]+)/\d+):(.+)", re.DOTALL)
+_OF_TASK = re.compile(r"(([^/:]+)/-?\d+)(?::(.*))?", re.DOTALL)
 
 
 def parse(texts: Sequence[str], job_file: JobFile, *, keep: bool = False) -> dict[Task, list[Download]]:
@@ -28,17 +28,15 @@ def parse(texts: Sequence[str], job_file: JobFile, *, keep: bool = False) -> dic
         keep: whether the cluster stays after the run.
 
     Raises:
-        InvalidInput: there is no such task, the task has no program, the cluster stays, or `downloads.parse` refuses
-            the rest.
+        InvalidInput: there is no such job or task, the task has no program or no path, the cluster stays, or
+            `downloads.parse` refuses the rest.
     """
     if texts and keep:
         raise InvalidInput(
-            "--keep can't be combined with --get of programs: the next `tfk8s up` would run the programs again"
+            "--keep can't be combined with --get of programs: their pods would wait for this command at each later end"
         )
-    jobs = {job.name for job in job_file.jobs}
-    parts = [found if (found := _OF_TASK.fullmatch(text)) and found[2] in jobs else None for text in texts]
-    tasks = [parse_task(part[1], list(job_file)) if part else job_file.master_task for part in parts]
-    files = downloads.parse([part[3] if part else text for part, text in zip(parts, texts, strict=True)])
+    split = [_split(text, job_file) for text in texts]
+    tasks, files = [task for task, _ in split], downloads.parse([path for _, path in split])
     programs = [job.name for job in program_jobs(job_file)]
     wanted: dict[Task, list[Download]] = {}
     for task, file, text in zip(tasks, files, texts, strict=True):
@@ -49,6 +47,20 @@ def parse(texts: Sequence[str], job_file: JobFile, *, keep: bool = False) -> dic
             )
         wanted.setdefault(task, []).append(file)
     return wanted
+
+
+def _split(text: str, job_file: JobFile) -> tuple[Task, str]:
+    """Return the task that is named before a path, or the first of the master's job; and the rest."""
+    found = _OF_TASK.fullmatch(text)
+    if not found:
+        return job_file.master_task, text
+    if all(job.name != found[2] for job in job_file.jobs):
+        raise InvalidInput(
+            f'--get {quoted(text)}: the job file has no job "{found[2]}"', help=f"write ./{text} if that is a path"
+        )
+    if not found[3]:
+        raise InvalidInput(f"--get {quoted(text)} names no file", help=f"for example --get {found[1]}:model")
+    return parse_task(found[1], list(job_file)), found[3]
 
 
 def with_variables(job_file: JobFile, environment: Mapping[str, Mapping[str, str]]) -> JobFile:
@@ -69,16 +81,21 @@ class CopiedFiles:
 
     def __init__(self, left: RunFiles | None) -> None:
         self._left = left
+        self._problems: list[str] = []
         self.environment = left.environment if left else {}
 
-    def finish(self, exit_code: int) -> None:
-        """Wait for the copies, after the end of the run.
+    def settle(self) -> None:
+        """Wait for the copies that are under way, when the run has ended, before other programs are ended."""
+        if self._left is not None:
+            self._problems = self._left.finish()
+
+    def report(self, exit_code: int) -> None:
+        """Report what was not copied.
 
         Raises:
             ClusterError: the run succeeded, but not everything was copied.
         """
-        if self._left is not None:
-            downloads.report(self._left.finish(), Outcome(exit_code), "the run")
+        downloads.report(self._problems, Outcome(exit_code), "the run")
 
 
 @contextlib.contextmanager

@@ -30,6 +30,7 @@ def wait_for_programs(
     name: str,
     timeout: float | None = None,
     on_change: OnChange | None = None,
+    on_end: Callable[[], None] = lambda: None,
     *,
     clock: polling.Clock = time.monotonic,
 ) -> ClusterStatus:
@@ -38,6 +39,7 @@ def wait_for_programs(
     Args:
         timeout: in seconds; None waits without a limit.
         on_change: called with the first status, and with each status that differs from the one before.
+        on_end: called at the end of the run, before the other programs are ended.
 
     Raises:
         InvalidInput: the cluster has no programs.
@@ -48,6 +50,7 @@ def wait_for_programs(
         wait = _RunWait(name, observer.status, on_change, clock)
         status = polling.wait_until(wait.poll, wait.missing, math.inf if timeout is None else timeout)
         part |= {spans.TASKS: len(status.tasks), spans.EXIT_CODE: status.exit_code or 0}
+    on_end()
     _end_others(backend, status)
     return status
 
@@ -77,8 +80,8 @@ class RunEvents(Protocol):
     def is_up(self, cluster: Cluster, status: ClusterStatus) -> None:
         """Called when the cluster is up."""
 
-    def follow(self, cluster: Cluster) -> int:
-        """Wait until the run of the programs has ended; return its exit code."""
+    def follow(self, cluster: Cluster, on_end: Callable[[], None]) -> int:
+        """Wait until the run of the programs has ended, as `wait_for_programs` does; return its exit code."""
 
     def ends(self) -> None:
         """Called before the cluster is removed."""

@@ -75,7 +75,10 @@ def test_run_copies_what_programs_leave(
     ("words", "error"),
     [
         (["--get", "worker/2:model"], 'there is no task "worker/2"; there are worker/0 to worker/1'),
-        (["--get", "worker/0:"], '--get "worker/0:" is not PATH or PATH:LOCAL'),
+        (["--get", "worker/0:"], '--get "worker/0:" names no file'),
+        (["--get", "worker/0"], '--get "worker/0" names no file'),
+        (["--get", "worker/-1:a"], '"worker/-1" is not a task'),
+        (["--get", "ps/0:model"], '--get "ps/0:model": the job file has no job "ps"\n  = help: write ./ps/0:model if'),
         (["--get", "worker/0:a:b", "--get", "worker/1:c:b"], "another --get copies to"),
         (["--get", "model", "--keep"], "--keep can't be combined with --get of programs"),
     ],

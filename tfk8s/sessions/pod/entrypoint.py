@@ -110,7 +110,7 @@ def _pass_on_signals(child: int) -> list[int]:
 
 def _end(link: PodLink, code: int, *, is_deleted: bool) -> None:
     """Tell the client the script's end, and send the files that the client asked for when it submitted the script."""
-    paths = [] if is_deleted else json.loads(os.environ.get(channel.FILES_VARIABLE, "[]"))
+    paths = [] if is_deleted else json.loads(os.environ.get(naming.FILES_VARIABLE, "[]"))
     result = pod_link.end({"exit": code}, note=_note(), pod_ends=is_deleted, files=bool(paths))
     if not link.end(result, paths) and paths:
         problem = f"no client copied the script's files within {channel.CLIENT_TIMEOUT:g} s"

@@ -26,6 +26,7 @@ PORT = 2200  # of a script's pod, at its loopback address alone
 HELLO, ACKNOWLEDGED = 0, 1  # frames without a number: the first of a connection; the count of received frames
 RUN, ARCHIVE, INPUT, SIGNAL = 2, 3, 4, 5  # of the client
 OUTPUT, ERROR, END, BEGUN, FILES = 6, 7, 8, 9, 10  # of the pod; FILES come after END, the last one is empty
+# FILES of the client say that nobody takes the rest.
 
 HELLO_TIMEOUT = 10.0
 PING_INTERVAL = 5.0  # the client acknowledges at least so often
@@ -35,7 +36,6 @@ CLIENT_TIMEOUT = 300.0  # for which the input and the files of a script in a pod
 
 CLIENT_VARIABLE = "TFK8S_CLIENT"  # set in a script's own pod if a client connects: to `HAS_INPUT` if it has input
 HAS_INPUT = "input"
-FILES_VARIABLE = "TFK8S_DOWNLOADS"  # the files of `--get`, as JSON
 
 Frame = tuple[int, bytes]
 

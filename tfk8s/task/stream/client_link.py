@@ -68,6 +68,12 @@ class ClientLink:
         threading.Thread(target=_pack, args=(paths, writer, folder), daemon=True).start()
         self._outputs = {reader: channel.FILES}
 
+    def _leave_files(self) -> None:
+        """Send no more files: the client can't store them."""
+        for output in [output for output, kind in self._outputs.items() if kind == channel.FILES]:
+            os.close(output)
+            del self._outputs[output]
+
     # ---- waiting ----
 
     def _wait(self, timeout: float = POLL_INTERVAL, others: Collection[int] = ()) -> set[int]:
@@ -131,6 +137,8 @@ class ClientLink:
                 self._pending += data
                 self._input_ends = self._input_ends or not data
                 self._write_input()
+            elif kind == channel.FILES:
+                self._leave_files()
             else:
                 self._take(kind, data)
         self._last_heard = time.monotonic()

@@ -14,8 +14,8 @@ import socket
 import sys
 from collections.abc import Collection, Mapping
 
+from tfk8s.core import naming
 from tfk8s.task import ipc
-from tfk8s.task.stream import channel
 
 _STEP = 1.0
 
@@ -57,7 +57,7 @@ class LeftFiles:
 
 def start(environment: Mapping[str, str]) -> LeftFiles:
     """Start the process that sends the files, if the variables of the pod name files of this task."""
-    wanted = json.loads(environment.get(channel.FILES_VARIABLE, "{}"))
+    wanted = json.loads(environment.get(naming.FILES_VARIABLE, "{}"))
     if not (paths := wanted.get(environment["TFK8S_INDEX"])):
         return LeftFiles(None)
     own, other = socket.socketpair()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import gzip
 import hashlib
 import os
@@ -24,11 +25,13 @@ from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
 from tfk8s.backends.kubernetes.scripts.programs import program_archives
 from tfk8s.backends.kubernetes.workloads import (
     bad_nodes,
+    changes,
     deployed,
     program_jobs,
     program_status,
     task_pods,
 )
+from tfk8s.core import naming
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.spec import Job, Task
 from tfk8s.core.status import Phase
@@ -133,6 +136,15 @@ class ApplyingClient:
     def apply(self, path: str, item: Object, *, dry_run: bool) -> Object:
         self.applied.append(item)
         return item
+
+
+def test_up_leaves_a_job_whose_pods_wait_for_a_copy_of_their_files() -> None:
+    waiting = dataclasses.replace(WORKER, env={naming.FILES_VARIABLE: '{"0": ["model"]}'})
+    (existing,) = (item for item in objects(waiting) if item["kind"] == "Job")
+    assert changes.change(existing, job()) is None
+    client: Any = ApplyingClient()
+    applied = program_jobs.apply(client, "ns", job(), existing, dry_run=True)
+    assert applied["spec"]["template"] == existing["spec"]["template"]
 
 
 @pytest.mark.parametrize("avoid", [(), ("node-1",), ("node-1", "node-3")])

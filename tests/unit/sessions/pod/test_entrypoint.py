@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tfk8s import polling
+from tfk8s.core import naming
 from tfk8s.sessions import error_names
 from tfk8s.sessions.pod import entrypoint
 from tfk8s.task.stream import channel
@@ -159,7 +160,7 @@ def test_files_that_nobody_copies_are_a_line(
             assert (result["exit"], result["files"], paths) == (7, True, ["model"])
             return False
 
-    monkeypatch.setenv(channel.FILES_VARIABLE, '["model"]')
+    monkeypatch.setenv(naming.FILES_VARIABLE, '["model"]')
     entrypoint._end(Link(), 7, is_deleted=False)  # type: ignore[arg-type]
     text = "tfk8s: no client copied the script's files within 300 s: they are lost with the pod\n"
     assert capfd.readouterr().err == entrypoint.MARK.decode() + text

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tfk8s import polling
+from tfk8s.core import naming
 from tfk8s.core.script import Download
 from tfk8s.task import ipc
 from tfk8s.task.files import received
@@ -23,7 +24,7 @@ from tfk8s.task.stream.channel import Channel
 
 POD = {
     "TFK8S_NAME": "demo", "TFK8S_NAMESPACE": "ns", "TFK8S_JOBS": "worker=2", "TFK8S_PORT": "2222",
-    "TFK8S_JOB": "worker", "TFK8S_INDEX": "1", channel.FILES_VARIABLE: '{"1": ["left"]}',
+    "TFK8S_JOB": "worker", "TFK8S_INDEX": "1", naming.FILES_VARIABLE: '{"1": ["left"]}',
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from tfk8s.backends.kubernetes.scripts import namespace_rules, script_archive, s
 from tfk8s.backends.kubernetes.scripts.stream.pod_stream import CURES, PodScript
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
-from tfk8s.core import compact
+from tfk8s.core import compact, naming
 from tfk8s.core.script import LogOptions, Outcome, Script
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, Tfk8sError, there_are
 from tfk8s.polling import wait_until
@@ -250,7 +250,7 @@ def _environment(cluster: DeployedCluster, script: Script, *, small: bool) -> di
         "TFK8S_ARCHIVE": script_job.MOUNTED_ARCHIVE if small else script_job.STREAMED_ARCHIVE,
     }
     if script.downloads:
-        environment[channel.FILES_VARIABLE] = json.dumps([download.path for download in script.downloads])
+        environment[naming.FILES_VARIABLE] = json.dumps([download.path for download in script.downloads])
     if script.requirements:
         environment["TFK8S_REQUIREMENTS"] = script_archive.requirements_in_folder(script.path, script.requirements)
     return environment

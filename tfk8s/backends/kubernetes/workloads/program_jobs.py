@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 from collections.abc import Sequence
 
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import MERGE, PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.claims import DELETE_TIMEOUT
-from tfk8s.backends.kubernetes.pods import pod_ends
+from tfk8s.backends.kubernetes.pods import containers, pod_ends
 from tfk8s.backends.kubernetes.workloads import avoidance, bad_nodes, program_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import naming
@@ -26,6 +28,7 @@ def apply(client: Client, namespace: str, item: Object, existing: Object | None,
         existing: the Job that the API server has, whose pods may avoid nodes once.
         dry_run: change nothing.
     """
+    item = _with_files_of(item, existing) if existing else item
     wanted = _started(item, existing) if existing else item
     if wanted:
         try:
@@ -34,6 +37,17 @@ def apply(client: Client, namespace: str, item: Object, existing: Object | None,
             if not is_refused_change(item, error):
                 raise
     return replace(client, namespace, item, dry_run=dry_run)
+
+
+def _with_files_of(job: Object, existing: Object | None) -> Object:
+    """Return a Job with the files of `run --get` that another Job has, or without any (None): `up` leaves them."""
+    made = copy.deepcopy(job)
+    variables, *given = (containers.spec(one["spec"]["template"]).get("env", []) for one in (made, existing) if one)
+    variables[:] = [one for one in variables if one["name"] != naming.FILES_VARIABLE]
+    for index, one in enumerate(itertools.chain(*given)):
+        if one["name"] == naming.FILES_VARIABLE:
+            variables.insert(index, one)  # another order would be another template
+    return made
 
 
 def _started(job: Object, existing: Object) -> Object | None:
@@ -140,5 +154,5 @@ def end(client: Client, cluster: DeployedCluster, jobs: Sequence[str], *, succee
 
 
 def content(job: Object) -> Object:
-    """Return a Job without what the API server and the Job controller maintain."""
-    return manifests.scaled({**job, "kind": "Job"}, {})
+    """Return a Job without what the API server and the Job controller maintain, and without files of `run --get`."""
+    return _with_files_of(manifests.scaled({**job, "kind": "Job"}, {}), None)

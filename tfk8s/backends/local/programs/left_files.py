@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +49,5 @@ class _FilesHere:
         for task, files in self._wanted.items():
             program = self._programs[task.job]
             folder = Path(program.folder if program else "")
-            found = downloads.copy_all([dataclasses.replace(file, path=str(folder / file.path)) for file in files])
-            problems += [f"{task}: {problem}" for problem in found]
+            problems += [f"{task}: {problem}" for problem in downloads.copy_all(files, folder)]
         return problems

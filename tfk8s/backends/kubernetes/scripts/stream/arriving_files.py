@@ -54,8 +54,12 @@ def receive(script: ScriptStream, wanted: Sequence[Download]) -> list[str]:
     Raises:
         ClusterError: the files did not arrive whole. Nothing was changed.
     """
-    source = io.BufferedReader(_ArrivingFiles(script))
-    problems = received.receive(source, wanted)
-    with contextlib.suppress(ClusterError):  # the files are here
-        source.read(1)  # to the end of the stream, of which the pod gets a receipt
-    return problems
+    source, is_whole = io.BufferedReader(_ArrivingFiles(script)), False
+    try:
+        problems = received.receive(source, wanted)
+        with contextlib.suppress(ClusterError):  # the files are here
+            is_whole = not source.read(1)  # at the end of the stream, of which the pod gets a receipt
+        return problems
+    finally:
+        if not is_whole:
+            script.leave_files()

@@ -20,6 +20,7 @@ from tfk8s.backends.kubernetes.scripts.stream import arriving_files
 from tfk8s.backends.kubernetes.scripts.stream.script_stream import ScriptStream, Unusable, reason
 from tfk8s.backends.kubernetes.workloads import task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
+from tfk8s.core import naming
 from tfk8s.core.script import Download
 from tfk8s.core.spec import Task
 from tfk8s.errors import BackendUnreachable, ClusterError, NoSuchCluster, Tfk8sError
@@ -67,7 +68,7 @@ class ProgramFiles:
         for task, files in wanted.items():
             asked.setdefault(task.job, {})[task.index] = [file.path for file in files]
         self.environment: Mapping[str, Mapping[str, str]] = {
-            job: {channel.FILES_VARIABLE: json.dumps(of_tasks)} for job, of_tasks in asked.items()
+            job: {naming.FILES_VARIABLE: json.dumps(of_tasks)} for job, of_tasks in asked.items()
         }
 
     def __enter__(self) -> ProgramFiles:
@@ -116,13 +117,15 @@ class _TaskFiles:
         self._stream: _ProgramStream | None = None
         self._problems: list[str] | None = None
         self._failure = ""
-        self._is_over = threading.Event()  # the run, or this command
+        self._is_over = threading.Event()  # the run: no other pod will run the program
+        self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name=f"tfk8s-{task}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
+        self._is_stopped = True
         self._is_over.set()
         if (stream := self._stream) is not None:
             stream.stop()
@@ -135,6 +138,7 @@ class _TaskFiles:
             self._stream = None
 
     def finish(self) -> list[str]:
+        self._is_over.set()
         if (stream := self._stream) is not None and stream.has_ended:
             self._thread.join()  # a copy has limits of its own
         self.close()
@@ -152,7 +156,7 @@ class _TaskFiles:
             except (NoSuchCluster, BackendUnreachable):  # it begins, or the server may recover
                 pass
             except (Tfk8sError, Unusable) as error:  # another pod may run the program again
-                if not self._is_over.is_set():
+                if not self._is_stopped:
                     self._failure = reason(error)
             self._is_over.wait(INTERVAL)
 
@@ -210,6 +214,7 @@ class _ProgramStream(ScriptStream):
             found = self._client.find(paths.pod(metadata["namespace"], metadata["name"]))
             is_deleted = found is None or found["metadata"]["uid"] != metadata["uid"]
             pod = self._pod if found is None or is_deleted else found
-            script_pod.require_kept(pod, _NOT_ENDED, is_deleted, subject=self._subject, advice=None)
+            state = "the copy broke off" if self.has_ended else _NOT_ENDED
+            script_pod.require_kept(pod, state, is_deleted, subject=self._subject, advice=None)
             if pod["status"].get("phase") != "Running":
                 raise ClusterError("its pod has ended")

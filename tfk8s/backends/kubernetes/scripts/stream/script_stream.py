@@ -29,6 +29,7 @@ REDIAL_INTERVAL = 1.0  # at least, between two connections
 BLOCK = 1 << 16
 _FLAGS = ("pod_ends", "out_of_memory", "files", "stopped")
 _EXITS = range(-64, 256)  # the codes of processes, and signals
+_LEAVE_TIMEOUT = 5.0  # for the pod to close the connection, when nobody takes the rest of the files
 _WAKE = 0  # no signal's number
 
 
@@ -89,6 +90,15 @@ class ScriptStream:
             self._reconnected_step()
         part, self._files = self._files, b""
         return part
+
+    def leave_files(self) -> None:
+        """Tell the pod that nobody takes the rest of the files, for which the pod would wait."""
+        self._has_files, self._files = True, b""
+        self._channel.send(channel.FILES)
+        deadline = time.monotonic() + _LEAVE_TIMEOUT
+        with contextlib.suppress(ClusterError):
+            while self._channel.connection is not None and time.monotonic() < deadline:
+                self._step()
 
     # ---- the connection ----
 
@@ -230,7 +240,7 @@ class ScriptStream:
 
     def _take(self, kind: int, data: bytes) -> None:
         """Take a frame of the pod that is not the end."""
-        if kind == channel.FILES and self._end is not None:
+        if kind == channel.FILES and self._end is not None and not self._has_files:
             self._files, self._has_files = self._files + data, not data
 
 

@@ -13,12 +13,14 @@ import pytest
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import streams
+from tfk8s.backends.kubernetes.pods import disruptions
 from tfk8s.backends.kubernetes.scripts.stream import program_files, script_stream
 from tfk8s.backends.kubernetes.scripts.stream.program_files import ProgramFiles
 from tfk8s.core.script import Download
 from tfk8s.core.spec import Task
 from tfk8s.errors import BackendUnreachable, ClusterError, NoSuchCluster
 from tfk8s.task.stream import channel, pod_link
+from tfk8s.task.stream.channel import Channel
 from tfk8s.task.stream.pod_link import PodLink
 
 WORKER = Task("worker", 0)
@@ -138,6 +140,39 @@ def test_missing_files_are_named(pods: Pods) -> None:
         pods.start("pod-1")
         pods.end("pod-1", "none")
         assert files.finish() == ['worker/0: "none" was not copied: there is no such file or folder']
+
+
+def test_a_pod_does_not_wait_for_a_client_that_can_not_store_its_files(
+    pods: Pods, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "left").write_bytes(bytes(5_000_000))
+    monkeypatch.setenv("TFK8S_GET_LIMIT", "1Mi")
+    with copies(pods) as files:
+        pods.start("pod-1")
+        pods.end("pod-1", "left")
+        (problem,) = files.finish()
+    assert problem.startswith("worker/0: its files were not copied: the files have more than 1Mi bytes")
+
+
+def test_a_pod_that_goes_while_its_files_travel_is_waited_for_no_longer(
+    pods: Pods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pods.start("pod-1")
+    near, far = socket.socketpair()
+    monkeypatch.setattr(streams, "dial", lambda *_: near)
+    with copies(pods) as files:
+        channel.hear_hello(far)
+        channel.say_hello(far, {"received": 0})
+        one = Channel()
+        one.attach(far, 0)
+        one.send_json(channel.END, pod_link.end({"exit": 0}, note="", files=True))
+        one.send(channel.FILES, b'["file", "0", 100, false]\n0123456789')
+        while not one.is_acknowledged:
+            assert polling.readable(far, 20)
+            one.read()
+        pods.items.clear()
+        one.detach()
+        assert files.finish() == [f"worker/0: its files were not copied: the copy broke off: {disruptions.DELETED}"]
 
 
 def test_who_may_not_connect_is_told_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
