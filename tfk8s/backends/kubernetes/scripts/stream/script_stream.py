@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import secrets
 import socket
@@ -25,6 +26,7 @@ from tfk8s.task.stream.channel import Channel
 
 CONNECT_TIMEOUT = 30.0  # until process 1 of a pod that has just started listens
 FILES_TIMEOUT = 2 * channel.RESUME_TIMEOUT  # for the next part of a script's files
+REFUSAL_TIMEOUT = 10.0  # an API server that has just started refuses everybody, until it has read the Roles
 REDIAL_INTERVAL = 1.0  # at least, between two connections
 BLOCK = 1 << 16
 _FLAGS = ("pod_ends", "out_of_memory", "files", "stopped")
@@ -156,20 +158,26 @@ class ScriptStream:
         retries = polling.Retries(self._resume_timeout)
         if time.monotonic() - self._dialled < REDIAL_INTERVAL:
             retries.wait(REDIAL_INTERVAL)
-        try:
-            while not self._dial():
+        refused_at = math.inf
+        while True:
+            try:
+                if self._dial():
+                    return
                 self._require_running()
-                if not retries.wait():
+                refused_at = math.inf
+            except (Unusable, ApiError) as error:
+                refused_at = min(refused_at, time.monotonic())
+                if time.monotonic() - refused_at >= REFUSAL_TIMEOUT:  # the script runs, and may not run twice
                     raise ClusterError(
-                        f"lost sight of {self._subject}: no connection to its pod for {self._resume_timeout:g} s, "
-                        f"{self._lost}",
+                        f"lost sight of {self._subject}: you may not connect to its pod any more, {self._refused}",
                         help=self._help,
-                    )
-        except Unusable as error:  # the script runs, and may not run twice
-            raise ClusterError(
-                f"lost sight of {self._subject}: you may not connect to its pod any more, {self._refused}",
-                help=self._help,
-            ) from error
+                    ) from error
+            if not retries.wait():
+                raise ClusterError(
+                    f"lost sight of {self._subject}: no connection to its pod for {self._resume_timeout:g} s, "
+                    f"{self._lost}",
+                    help=self._help,
+                )
 
     def _require_running(self) -> None:
         """Check that the pod goes on; errors as of `require_running`."""

@@ -254,6 +254,7 @@ def test_a_script_that_got_a_part_of_its_input_is_ended(
     rest, typed = os.pipe()
     pod.cut_after = [20]
     monkeypatch.setattr(streams, "dial", dial)
+    monkeypatch.setattr(script_stream, "REFUSAL_TIMEOUT", 0.0)
     monkeypatch.setattr(pod_stream, "STDIN", rest)
     client = Client()
     script = made(client, begun=b"one ")
@@ -263,6 +264,41 @@ def test_a_script_that_got_a_part_of_its_input_is_ended(
         script.require_connection()
     for descriptor in (rest, typed):
         os.close(descriptor)
+
+
+@pytest.mark.parametrize("refused", ["the connection", "the pod"])
+def test_an_api_server_that_does_not_know_the_roles_yet_is_asked_again(
+    pod: Pod,
+    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[..., PodScript],
+    refused: str,
+    tmp_path: Path,
+) -> None:
+    refusals = [errors.ApiError(403, "no Role is known"), errors.ApiError(403, "no Role is known")]
+
+    def refuse(*_: object) -> None:
+        if refusals:
+            raise refusals.pop()
+
+    def dial(*_: object) -> socket.socket:
+        if pod.dials and refused == "the connection":
+            refuse()
+        elif pod.dials and refusals:
+            raise TaskUnreachable("nothing answers")
+        return pod.dial()
+
+    pod.cut_after = [20]
+    monkeypatch.setattr(streams, "dial", dial)
+    monkeypatch.setattr(script_stream, "require_running", refuse if refused == "the pod" else lambda *_: None)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/model").write_text("a model")
+    script = made(None, f"{tmp_path}/there/model")
+    script.start()
+    ended = pod.end(3, f"{tmp_path}/there/model")
+    polling.wait_until(lambda: not refusals, "the refusals", 20)
+    ended.join(20)
+    assert script.confirms(3)
+    assert (tmp_path / "model").read_text() == "a model"
 
 
 def test_files_that_are_on_their_way_have_no_limit(
