@@ -170,7 +170,8 @@ def _by_hand(folder: Path) -> str:
 LEAVE = """
 import pathlib, time
 print("begins", flush=True)
-time.sleep(8)
+while not pathlib.Path("/tmp/go").exists():
+    time.sleep(0.1)
 pathlib.Path("left").mkdir()
 pathlib.Path("left/model").write_bytes(bytes(50_000_000))
 raise SystemExit(3)
@@ -189,8 +190,12 @@ def test_files_come_from_the_pod_in_which_the_program_ended(
     command = subprocess.Popen([sys.executable, "-m", "tfk8s", *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     task = Task("worker", 0)
     polling.wait_until(lambda: left(client, namespace, "leave"), "the cluster", 60)
-    until_line(backend, "leave", task, lambda line: line == "begins")
-    client.send("DELETE", paths.pod(namespace, pod_of(backend, "leave", task)), {"gracePeriodSeconds": 0})
+    until_line(backend, "leave", task, lambda line: line.startswith("begins"))
+    first = pod_of(backend, "leave", task)
+    client.send("DELETE", paths.pod(namespace, first), {"gracePeriodSeconds": 0})
+    polling.wait_until(lambda: pod_of(backend, "leave", task) not in (first, ""), "the next pod", 120)
+    until_line(backend, "leave", task, lambda line: line.startswith("begins"))
+    commands.execute(Client(None), namespace, pod_of(backend, "leave", task), ["touch", "/tmp/go"], (), 60)
     _, errors = command.communicate(timeout=240)
     assert command.returncode == 3, errors
     assert (tmp_path / "model").stat().st_size == 50_000_000, errors
