@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tfk8s import spans
@@ -15,6 +15,7 @@ from tfk8s.log import log
 
 REQUIREMENTS_FILE = "tfk8s-requirements.txt"
 COMPRESS_LEVEL = 3
+TAR_END = bytes(2 * tarfile.BLOCKSIZE)
 
 
 def pack(script: Path, requirements: Path | None = None) -> bytes:
@@ -58,29 +59,22 @@ def pack_folder(found: SentFolder, more: Mapping[str, Path] | None = None) -> by
         more: further files, by their names in the archive.
     """
     buffer = io.BytesIO()
-    with (
-        spans.part("pack folder") as part,
-        gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=COMPRESS_LEVEL, mtime=0) as compressed,
-        tarfile.open(fileobj=compressed, mode="w", dereference=True) as archive,
-    ):
-        for path in found.files:
-            archive.add(path, path.relative_to(found.folder), filter=_anonymous)
-        for name, path in (more or {}).items():
-            archive.add(path, name, filter=_anonymous)
-        archive.close()
-        compressed.close()
+    with spans.part("pack folder") as part:
+        with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=COMPRESS_LEVEL, mtime=0) as compressed:
+            for _, member in members(found, more):
+                compressed.write(member)
+            compressed.write(TAR_END)
         part[spans.FOLDER_SIZE] = len(buffer.getbuffer())
     return buffer.getvalue()
 
 
-def members(found: SentFolder) -> dict[str, bytes]:
-    """Return the headers and contents of a folder's files in a tar archive, by their paths in the folder."""
-    made = {}
-    for path in found.files:
-        buffer, name = io.BytesIO(), path.relative_to(found.folder).as_posix()
-        tarfile.open(fileobj=buffer, mode="w", dereference=True).add(path, name, filter=_anonymous)  # noqa: SIM115 - its end would follow
-        made[name] = buffer.getvalue()
-    return made
+def members(found: SentFolder, more: Mapping[str, Path] | None = None) -> Iterator[tuple[str, bytes]]:
+    """Yield the paths of files in a tar archive, with their headers and contents; arguments as of `pack_folder`."""
+    inside = {path.relative_to(found.folder).as_posix(): path for path in found.files}
+    for name, path in {**inside, **(more or {})}.items():
+        archive = tarfile.open(fileobj=(buffer := io.BytesIO()), mode="w", dereference=True)  # noqa: SIM115 - its end would follow
+        archive.add(path, name, filter=_anonymous)
+        yield name, buffer.getvalue()
 
 
 def requirements_in_folder(script: Path, requirements: Path) -> str:

@@ -29,7 +29,7 @@ def packed(sizes: Mapping[str, int], limit: int = LIMIT, most: int = 1000) -> li
         for path, size in sizes.items():
             (file := Path(name, path)).parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content(path, size))
-        return archive_parts.cut(script_archive.members(sent_folder.find(Path(name))), limit, most)
+        return archive_parts.cut(dict(script_archive.members(sent_folder.find(Path(name)))), limit, most)
 
 
 def content(path: str, size: int) -> bytes:
@@ -95,8 +95,8 @@ def test_parts_do_not_depend_on_times_and_umasks(tmp_path: Path) -> None:
     (tmp_path / "run.sh").chmod(0o700)
     (tmp_path / "train.py").write_text("pass")
     (tmp_path / "train.py").chmod(0o600)
-    before = script_archive.members(sent_folder.find(tmp_path))
+    before = dict(script_archive.members(sent_folder.find(tmp_path)))
     (tmp_path / "run.sh").chmod(0o775)
     (tmp_path / "train.py").chmod(0o664)
     os.utime(tmp_path / "train.py", (1, 1))
-    assert script_archive.members(sent_folder.find(tmp_path)) == before
+    assert dict(script_archive.members(sent_folder.find(tmp_path))) == before

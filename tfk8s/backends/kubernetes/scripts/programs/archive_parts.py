@@ -10,13 +10,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import itertools
-import tarfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from tfk8s.backends.kubernetes.scripts.script_archive import COMPRESS_LEVEL
+from tfk8s.backends.kubernetes.scripts.script_archive import COMPRESS_LEVEL, TAR_END
 
-_END = gzip.compress(bytes(2 * tarfile.BLOCKSIZE), mtime=0)  # two empty blocks end a tar archive
+_END = gzip.compress(TAR_END, mtime=0)
 _HELD = 1 << 18  # more bytes than zlib holds back
 _GZIP = 16 + zlib.MAX_WBITS  # the format, for zlib
 

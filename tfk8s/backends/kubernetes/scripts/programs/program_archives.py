@@ -35,7 +35,7 @@ def pack(job_file: JobFile) -> list[bytes]:
     found = sent_folder.find(folder)
     found.report_credentials()
     with spans.part("pack folder") as part:
-        members = script_archive.members(found)
+        members = dict(script_archive.members(found))
         parts = archive_parts.cut(members, program_job.max_secret_bytes(), program_job.MAX_PARTS)
         part[spans.FOLDER_SIZE] = size = sum(map(len, parts))
     if size > program_job.MAX_ARCHIVE:
