@@ -39,6 +39,10 @@ def _command(arguments: list[str]) -> int:
     gc.set_threshold(100_000)  # looking for garbage in what is imported takes a tenth of a short command's time
     _prepare_streams()
     signals.prepare()
+    if _may_start_here(arguments):
+        from tfk8s.backends.local.supervision import supervisor_process
+
+        supervisor_process.start_early()
     if not _makes_span():
         return _report_errors(arguments)
     from tfk8s import api
@@ -47,6 +51,13 @@ def _command(arguments: list[str]) -> int:
     with api.feature("spans").of_command(command_names(arguments)) as end:
         end(code := _report_errors(arguments))
     return code
+
+
+def _may_start_here(arguments: list[str]) -> bool:
+    """Return whether a command may start a cluster on this machine."""
+    is_start = arguments[:1] in (["up"], ["run"]) and not {"--help", "--dry-run"} & set(arguments)
+    is_here = "--local" in arguments or os.environ.get("TFK8S_LOCAL") == "1"
+    return is_start and is_here and sys.platform == "linux"
 
 
 def _makes_span() -> bool:

@@ -11,6 +11,7 @@ import pytest
 from job_files import job_file
 
 from tfk8s import __main__
+from tfk8s.backends.local.supervision import supervisor_process
 from tfk8s.cli import output, signals
 from tfk8s.log import log
 from tfk8s.testing import FakeBackend, use_backend
@@ -50,6 +51,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("TFK8S_LOCAL", raising=False)
     monkeypatch.delenv("TFK8S_DEBUG", raising=False)
+    monkeypatch.setattr(supervisor_process, "start_early", lambda: None)
     monkeypatch.setattr(output.time, "time", lambda: NOW)
     monkeypatch.setattr(log, "handlers", [])
     before = {number: signal.getsignal(number) for number in signals.ENDING}

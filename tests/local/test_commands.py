@@ -19,10 +19,12 @@ from clusters import REPOSITORY, gone, running, start_tfk8s, tfk8s, wait_until_g
 from tfk8s.backends import interpreter
 from tfk8s.backends.local import state
 from tfk8s.backends.local.backend import LocalBackend
-from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, make_record
+from tfk8s.backends.local.record import make_record
+from tfk8s.backends.local.supervision.supervisor_process import SupervisorProcess
 from tfk8s.core.addresses import host_and_port
 from tfk8s.jobfile.loader import load
 from tfk8s.polling import wait_until
+from tfk8s.sessions.forks.processes import marked
 from tfk8s.task import probe
 
 TUTORIAL = REPOSITORY / "examples" / "tutorial"
@@ -149,18 +151,24 @@ def test_up_completes_an_up_that_was_killed(job_file: Path, delay: float) -> Non
 def test_a_supervisor_outlives_an_up_that_is_killed_while_it_waits(job_file: Path) -> None:
     folder, record = state.folder("mine"), make_record(load(job_file), exposed=False)
     folder.create(record)
-    reader, ready = os.pipe()
-    os.close(reader)
-    command = interpreter.command(sys.executable, "tfk8s.backends.local.supervise", str(folder.path), str(ready))
-    environment = {**os.environ, CLUSTER_ID_VARIABLE: record.id}
-    subprocess.run(command, pass_fds=[ready], env=environment, check=True, timeout=60)
-    os.close(ready)
+    process = SupervisorProcess(record.id)
+    with open(folder.supervisor_log, "ab") as log:
+        process.supervise(folder.path, log.fileno(), leased=False).close()
+    process.reap()
     wait_until(lambda: folder.supervisor() is not None, "the supervisor to start", 60)
     supervisor = folder.supervisor()
     again = tfk8s("up", "--local", job_file)
     assert again.returncode == 0, again.stderr
     assert folder.supervisor() == supervisor
     assert tfk8s("down", "--local", "mine").returncode == 0
+
+
+@pytest.mark.parametrize("text", ["name: mine\njobs: {worker: many}\n", ""])
+def test_a_command_that_starts_nothing_leaves_no_process(tmp_path: Path, text: str) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    environment = {**os.environ, "TEST_OF": str(tmp_path)}
+    assert tfk8s("up", "--local", tmp_path / "bad.yaml", env=environment).returncode == 2
+    wait_until(lambda: not marked("TEST_OF", str(tmp_path)), "the supervisor's process to end", 20)
 
 
 def test_two_ups_at_once_make_one_cluster(job_file: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tfk8s.core.roles import DATA, WHILE_IDLE, keeps_state, takes_part
-from tfk8s.core.spec import Job, JobFile, Task
+
+if TYPE_CHECKING:
+    from tfk8s.core.spec import Job, JobFile, Task
 
 _CHIEFS = ("chief", "master")
 

@@ -32,6 +32,7 @@ TERMINATION_MESSAGE = "/dev/termination-log"  # becomes part of the status of a 
 SCRIPT_MARK = (
     "\x1e"  # in a script's log, before a line of errors; twice, before what is not the script's. Terminals hide it
 )
+CLUSTER_ID_VARIABLE = "TFK8S_CLUSTER_ID"  # in the environment of every process of a local cluster
 FILES_VARIABLE = "TFK8S_DOWNLOADS"  # the files of `--get`, as JSON; of programs by their indexes
 GRACE = "TFK8S_GRACE"  # the variable of programs and scripts with the job file's grace in seconds
 SHARED_POD = "TFK8S_SCRIPT"  # the variable of scripts that share a pod, with the script's name

@@ -15,6 +15,7 @@ from fakes.command_line import Run
 from fakes.terminal import Terminal
 
 from tfk8s import __main__
+from tfk8s.backends.local.supervision import supervisor_process
 from tfk8s.cli import app, error_report
 from tfk8s.cli.command import ScriptCommand
 from tfk8s.errors import NoSuchCluster, Tfk8sError
@@ -389,3 +390,27 @@ def test_the_table_has_the_first_line_of_each_help(name: str) -> None:
     module, line = app.COMMANDS[name]
     function = getattr(importlib.import_module(f"tfk8s.{module}"), name)
     assert (function.__doc__ or "").partition("\n")[0] == line
+
+
+@pytest.mark.parametrize(
+    ("words", "variable", "starts"),
+    [
+        ("up --local a.yaml", "", True),
+        ("run --local a.yaml a.py", "", True),
+        ("up a.yaml", "1", True),
+        ("up a.yaml", "", False),
+        ("up --local --dry-run a.yaml", "", False),
+        ("run --help", "1", False),
+        ("status --local a", "", False),
+    ],
+)
+def test_only_a_command_that_may_start_a_cluster_here_starts_a_supervisor_early(
+    monkeypatch: pytest.MonkeyPatch, words: str, variable: str, starts: bool
+) -> None:
+    started: list[str] = []
+    monkeypatch.setenv("TFK8S_LOCAL", variable)
+    monkeypatch.setattr(sys, "argv", ["tfk8s", *words.split()])
+    monkeypatch.setattr(supervisor_process, "start_early", lambda: started.append(words))
+    monkeypatch.setattr(app, "main", lambda _: 0)
+    assert __main__.main() == 0
+    assert bool(started) is (starts and sys.platform == "linux")

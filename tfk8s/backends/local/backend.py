@@ -21,8 +21,8 @@ from tfk8s.backends.local import capacity, cluster_status, logs, starting, state
 from tfk8s.backends.local.programs import cluster_end, cluster_suspension
 from tfk8s.backends.local.programs.cluster_suspension import SuspendingProcesses
 from tfk8s.backends.local.programs.left_files import LocalFiles
-from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
-from tfk8s.backends.local.supervision import history, requests, suspended_file
+from tfk8s.backends.local.record import Record
+from tfk8s.backends.local.supervision import history, requests, supervisor_process, suspended_file
 from tfk8s.backends.local.supervision.held_leases import HeldLeases
 from tfk8s.backends.local.supervision.script_request import script_request
 from tfk8s.backends.options import BackendOptions
@@ -30,6 +30,7 @@ from tfk8s.backends.plain_data import job_file_to_dict
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core.events import Event, of_phase
 from tfk8s.core.history.facts import REMOVED
+from tfk8s.core.naming import CLUSTER_ID_VARIABLE
 from tfk8s.core.plan import Action, Change, Plan, Scaling, compare
 from tfk8s.core.resources import named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
@@ -83,13 +84,15 @@ class LocalBackend:
         has_lease, job_file = job_file.lease is not None, dataclasses.replace(job_file, lease=None)
         capacity.check_job_file(job_file)
         starting.check_volumes(job_file)
-        with state.locked():
+        with supervisor_process.early() as early, state.locked():
             folder = state.folder(job_file.name)
             record = folder.read()
             resumed = record is not None and self._resume(folder, record, job_file)
             if record is not None and folder.is_running():
                 return self._apply_to_running(folder, record, job_file, has_lease=has_lease) or resumed
-            connection = starting.start(folder, job_file, exposed=self._exposed, python=self._python, leased=has_lease)
+            connection = starting.start(
+                folder, job_file, exposed=self._exposed, python=self._python, leased=has_lease, early=early
+            )
             self.leases.hold(job_file.name, connection)
         return True
 

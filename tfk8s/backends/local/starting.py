@@ -13,6 +13,7 @@ from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import Record, make_record
 from tfk8s.backends.local.record import resize as resized
 from tfk8s.backends.local.supervision import history, requests
+from tfk8s.backends.local.supervision.supervisor_process import SupervisorProcess
 from tfk8s.backends.plain_data import job_file_to_dict
 from tfk8s.core.job_file.mappings import Destination
 from tfk8s.core.plan import fields
@@ -91,7 +92,7 @@ def expected_way_out(allow_to: Collection[Destination] | None, *, exposed: bool)
 
 def start(
     folder: state.Folder, job_file: JobFile, *, exposed: bool, python: str | None, before: Record | None = None,
-    leased: bool = False,
+    leased: bool = False, early: SupervisorProcess | None = None,
 ) -> socket.socket | None:  # fmt: skip
     """Start a cluster, after removing the cluster of that name. Ctrl-C waits until this is done.
 
@@ -100,6 +101,7 @@ def start(
         python: the interpreter; None is the one of the active environment.
         before: the same cluster, which starts again; None is a new one, whose `python` the user has named.
         leased: whether the cluster is removed when the connection that is returned closes.
+        early: a supervisor's process that waits; None starts a process.
 
     Raises:
         InvalidInput: this machine can't run the cluster.
@@ -110,20 +112,27 @@ def start(
     make_folders(job_file)
     is_named = before.is_python_named if before else python is not None
     record = make_record(
-        job_file, exposed=exposed, python=python, is_python_named=is_named, created=before.created if before else None
+        job_file,
+        exposed=exposed,
+        python=python,
+        is_python_named=is_named,
+        created=before.created if before else None,
+        cluster_id=early.id if early else None,
     )
     with processes.signals_held():
-        return _replace(folder, record, leased=leased)
+        return _replace(folder, record, leased=leased, early=early)
 
 
-def _replace(folder: state.Folder, record: Record, *, leased: bool) -> socket.socket | None:
+def _replace(
+    folder: state.Folder, record: Record, *, leased: bool, early: SupervisorProcess | None
+) -> socket.socket | None:
     if folder.exists():
         cluster_end.end(folder, "was started again")
     history.remove(folder)
     entry = history.begin(record)
     try:
         folder.create(record, entry.live if entry else None)
-        return supervisor_client.start(folder, record, leased=leased)
+        return supervisor_client.start(folder, record, leased=leased, early=early)
     except BaseException:
         cluster_end.end(folder, "could not start")
         history.remove(folder, "could not start")

@@ -25,9 +25,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
+from tfk8s.backends.local.record import Record
 from tfk8s.backends.own_folder import RefusedFile, open_file, read_file, require_own, root, try_lock, writable
 from tfk8s.core import naming
+from tfk8s.core.naming import CLUSTER_ID_VARIABLE
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError

@@ -11,7 +11,7 @@ import socket
 import sys
 from pathlib import Path
 
-from tfk8s.backends.local import isolation, mounts, supervisor_client
+from tfk8s.backends.local import isolation, mounts
 from tfk8s.backends.local.loopback import ports
 from tfk8s.backends.local.record import Record, relocate
 from tfk8s.backends.local.state import Folder
@@ -20,35 +20,54 @@ from tfk8s.backends.local.way_out.supervisor_part import WayOut
 from tfk8s.core.addresses import host_and_port
 from tfk8s.core.storage import claims
 from tfk8s.sessions.forks import processes
+from tfk8s.task import ipc
+
+PATIENCE = 60.0  # seconds until a process without a cluster ends
 
 
-def main(path: str, ready: int, *, leased: bool) -> None:
-    """Detach from the command, and supervise a cluster.
+def main(descriptor: int) -> None:
+    """Wait for a cluster, detach from the command, and supervise the cluster.
 
     Args:
-        path: the cluster's folder.
-        ready: a connection, which gets a JSON object when the supervisor listens: `error` and `help` if it can't.
-        leased: whether the cluster ends when the other end of the connection closes.
+        descriptor: a connection to the command. The command sends the cluster's folder, `leased`, and a descriptor for
+            the output; `leased` is whether the cluster ends when the command closes the connection. The command gets a
+            JSON object when the supervisor listens: `error` and `help` if it can't.
     """
+    connection = socket.socket(fileno=descriptor)
+    connection.set_inheritable(False)
+    connection.settimeout(PATIENCE)
+    try:
+        orders = ipc.receive(connection)
+    except TimeoutError:
+        orders = None
+    if orders is None:  # the command has ended, or needs no supervisor
+        connection.close()
+        return
+    connection.settimeout(None)
+    message, (log,) = orders
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
     if os.fork():
         os._exit(0)
     os.setsid()
     processes.drop_signals()  # of the command's group, to which this process belonged
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # two descriptors for a task, three for a script
-    folder = Folder(Path(path))
+    folder = Folder(Path(message["folder"]))
     try:
         supervisor = Supervisor(folder, *_isolated(folder))
         folder.write_supervisor(os.getpid())
     except (OSError, isolation.Refused, mounts.MountError) as error:
-        os.write(ready, json.dumps({"error": str(error), "help": getattr(error, "help", None)}).encode())
+        connection.send(json.dumps({"error": str(error), "help": getattr(error, "help", None)}).encode())
+        connection.close()
         os._exit(1)
     with contextlib.suppress(BrokenPipeError):  # `up` was killed; another `up` may have found this supervisor already
-        os.write(ready, b"{}")
-    if leased:
-        supervisor.lease.hold(socket.socket(fileno=ready))
+        connection.send(b"{}")
+    if message["leased"]:
+        supervisor.lease.hold(connection)
     else:
-        os.close(ready)
+        connection.close()
     supervisor.run()
 
 
@@ -91,4 +110,4 @@ def _isolated(folder: Folder) -> tuple[Record, WayOut]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), leased=sys.argv[3:] == [supervisor_client.LEASED])
+    main(int(sys.argv[1]))

@@ -22,7 +22,7 @@ from tfk8s.backends.local.loopback.watch import PortWatch
 from tfk8s.backends.local.port_handover import PortHandover
 from tfk8s.backends.local.programs.process import PROGRAM_RUNNER, ProgramProcess
 from tfk8s.backends.local.programs.run import ProgramRun
-from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, TaskRecord, relocate
+from tfk8s.backends.local.record import Record, TaskRecord, relocate
 from tfk8s.backends.local.script_processes import RUNNER, ScriptRunner
 from tfk8s.backends.local.state import Folder
 from tfk8s.backends.local.supervision import lease, requests, suspended_file
@@ -32,6 +32,7 @@ from tfk8s.backends.local.supervision.listener import RequestListener
 from tfk8s.backends.local.supervision.losses import Losses
 from tfk8s.backends.local.task_processes import ServerProcess, TaskProcess, TaskSettings
 from tfk8s.backends.local.way_out.supervisor_part import WayOut
+from tfk8s.core.naming import CLUSTER_ID_VARIABLE
 from tfk8s.core.roles import DATA
 from tfk8s.core.status import Phase
 from tfk8s.sessions.forks import processes

@@ -8,22 +8,19 @@ import math
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 
 from tfk8s import polling
-from tfk8s.backends import interpreter, suspended
+from tfk8s.backends import suspended
 from tfk8s.backends.local import state
-from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
+from tfk8s.backends.local.record import Record
 from tfk8s.backends.local.supervision import requests, suspended_file
+from tfk8s.backends.local.supervision.supervisor_process import SupervisorProcess
 from tfk8s.backends.own_folder import open_file, read_file
-from tfk8s.core.environment import without_proxy
 from tfk8s.core.output.reason import telling_line
 from tfk8s.errors import ClusterError
 from tfk8s.log import log
-from tfk8s.sessions.forks import processes
 from tfk8s.sessions.forks.escalation import forwarded_signals
 from tfk8s.sessions.forks.forked_scripts import END_TIMEOUT
 from tfk8s.task import ipc
@@ -33,7 +30,6 @@ _TO_RESPOND = "the supervisor of {} to respond"
 _START_TIMEOUT = 10.0
 _ERROR_LINES = 50
 _REACTION_TIMEOUT = 10.0  # for the end of a script that got SIGKILL
-LEASED = "leased"  # the last argument of a supervisor whose cluster ends with the process that starts the cluster
 _STOPPED_INTERVAL = 1.0  # between two polls for a stopped supervisor
 
 
@@ -158,35 +154,31 @@ def _error_line(folder: state.Folder) -> str:
         return ""
 
 
-def start(folder: state.Folder, record: Record, *, leased: bool = False) -> socket.socket | None:
+def start(
+    folder: state.Folder, record: Record, *, leased: bool = False, early: SupervisorProcess | None = None
+) -> socket.socket | None:
     """Start the supervisor of a cluster, and return when it listens.
 
     Args:
         folder: the cluster's folder, which exists.
         record: the cluster's record.
         leased: whether the cluster is removed when the connection that is returned closes.
+        early: a process that waits, with the record's id; None starts a process.
 
     Raises:
         ClusterError: the supervisor can't start.
     """
-    own, ready = socket.socketpair()
-    environment = {**os.environ, **without_proxy(os.environ), CLUSTER_ID_VARIABLE: record.id}
-    environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-    words = [str(folder.path), str(ready.fileno()), *([LEASED] if leased else [])]
-    command = interpreter.command(sys.executable, "tfk8s.backends.local.supervise", *words)
-    # In a session of its own, so that Ctrl-C at a terminal reaches this command alone. Until then, signals wait.
     log_file = open_file(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    with open(log_file, "ab") as log, processes.signals_blocked():
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, pass_fds=[ready.fileno()],
-            start_new_session=True,
-        )  # fmt: skip
-    ready.close()
+    with open(log_file, "ab") as log:
+        process = early or SupervisorProcess(record.id, log.fileno())
+        own = process.supervise(folder.path, log.fileno(), leased=leased)
     in_time = polling.readable(own.fileno(), _START_TIMEOUT)
-    text = own.recv(4096) if in_time else b""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(1)  # the supervisor is a child of this process
-    silence = _error_line(folder) if in_time else f"no response in {_START_TIMEOUT:g} s"
+    text = b""
+    if in_time:
+        with contextlib.suppress(ConnectionResetError):  # the process has ended before it could read its orders
+            text = own.recv(4096)
+    process.reap()
+    silence = (_error_line(folder) or "its supervisor has ended") if in_time else f"no response in {_START_TIMEOUT:g} s"
     answer = json.loads(text) if text else {"error": silence}
     if leased and "error" not in answer:
         return own

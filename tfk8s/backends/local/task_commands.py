@@ -12,11 +12,12 @@ from typing import Any
 
 from tfk8s.backends import interpreter, local_scripts, stacks, usage
 from tfk8s.backends.local import mounts, network_namespace, supervisor_client
-from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
+from tfk8s.backends.local.record import Record
 from tfk8s.backends.local.state import Folder
 from tfk8s.backends.local.supervision import script_request
 from tfk8s.backends.stacks import Stacks
 from tfk8s.backends.usage import Usage
+from tfk8s.core.naming import CLUSTER_ID_VARIABLE
 from tfk8s.core.programs import exit_code
 from tfk8s.core.script import NOT_EXECUTABLE, NOT_FOUND
 from tfk8s.core.spec import Task

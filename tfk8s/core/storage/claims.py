@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from tfk8s.core.spec import Job, JobFile
-from tfk8s.core.storage.volumes import Volume
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tfk8s.core.spec import Job, JobFile
+    from tfk8s.core.storage.volumes import Volume
 
 
 def volumes(job_file: JobFile) -> list[Volume]:

@@ -27,8 +27,9 @@ from tfk8s.backends.local import (
 )
 from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.backends.local.programs import cluster_end
-from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, make_record
+from tfk8s.backends.local.record import make_record
 from tfk8s.backends.local.supervision import requests
+from tfk8s.core.naming import CLUSTER_ID_VARIABLE
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import LogOptions

@@ -20,7 +20,8 @@ from job_files import job_file
 
 from tfk8s.backends.local import capacity, cluster_status, state
 from tfk8s.backends.local.backend import LocalBackend
-from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, make_record
+from tfk8s.backends.local.record import make_record
+from tfk8s.core.naming import CLUSTER_ID_VARIABLE
 from tfk8s.core.programs import Program
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.core.status import Phase

@@ -1,4 +1,4 @@
-"""The connection by which a supervisor tells the command that it listens."""
+"""The connection by which a supervisor gets its cluster, and tells the command that it listens."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fakes.supervisor import make
 from tfk8s.backends.local import isolation, state, supervise
 from tfk8s.backends.local.loopback import ports
 from tfk8s.sessions.forks import processes
+from tfk8s.task import ipc
 
 
 @pytest.fixture
@@ -23,6 +24,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[socket.socket]:
     fake = SimpleNamespace(lease=SimpleNamespace(hold=connections.append), run=lambda: None)
     monkeypatch.setattr(os, "fork", lambda: 0)
     monkeypatch.setattr(os, "setsid", lambda: None)
+    monkeypatch.setattr(os, "dup2", lambda *_: None)  # the test's own output stays
     monkeypatch.setattr(processes, "drop_signals", lambda: None)
     monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
     monkeypatch.setattr(state.Folder, "read", lambda _: make())
@@ -35,13 +37,21 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[socket.socket]:
     return connections
 
 
+def ordered(*, leased: bool) -> tuple[socket.socket, socket.socket]:
+    """Return the command's end of a connection, and the supervisor's, to which the orders have been sent."""
+    own, other = socket.socketpair()
+    with open(os.devnull, "w") as log:
+        ipc.send(own, {"folder": "/nowhere", "leased": leased}, [log.fileno()])
+    return own, other
+
+
 @pytest.mark.parametrize("leased", [True, False])
 @pytest.mark.parametrize("is_there", [True, False])
 def test_only_a_leased_supervisor_keeps_the_connection(held: list[socket.socket], leased: bool, is_there: bool) -> None:
-    own, ready = socket.socketpair()
+    own, ready = ordered(leased=leased)
     if not is_there:  # the command was killed during the start
         own.close()
-    supervise.main("/nowhere", ready.detach(), leased=leased)
+    supervise.main(ready.detach())
     assert len(held) == leased
     if is_there:
         assert own.recv(64) == b"{}"
@@ -66,9 +76,24 @@ def test_a_refusal_reaches_the_command(held: list[socket.socket], monkeypatch: p
 
     monkeypatch.setattr(isolation, "enter", refuse)
     monkeypatch.setattr(os, "_exit", leave)
-    own, ready = socket.socketpair()
+    own, ready = ordered(leased=True)
     with own:
         with pytest.raises(SystemExit, match="1"):
-            supervise.main("/nowhere", ready.detach(), leased=True)
+            supervise.main(ready.detach())
         assert json.loads(own.recv(4096)) == {"error": "others can connect", "help": "use a namespace"}
+    assert held == []
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_process_without_a_cluster_ends(
+    held: list[socket.socket], monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    monkeypatch.setattr(supervise, "PATIENCE", 0.01)
+    own, ready = socket.socketpair()
+    if not is_there:
+        own.close()
+    supervise.main(ready.detach())
+    if is_there:
+        assert own.recv(64) == b""
+        own.close()
     assert held == []

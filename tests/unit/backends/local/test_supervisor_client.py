@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
-import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -81,25 +79,3 @@ def test_one_sigterm_ends_submit_whose_supervisor_does_not_react(
     with ipc.listen(folder.control), pytest.raises(ClusterError, match=r'^the supervisor of cluster "demo" does not'):
         supervisor_client.run(folder, request, [0, 1, 2])
     assert sum(waits) < 30
-
-
-@pytest.mark.programs
-@pytest.mark.parametrize("leased", [True, False])
-def test_a_supervisor_keeps_the_connection_of_a_lease(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leased: bool
-) -> None:
-    folder = state.Folder(tmp_path / "demo")
-    folder.path.mkdir()
-    words: list[str] = []
-
-    def command(*given: str) -> list[str]:
-        words.extend(given)
-        return [sys.executable, "-I", "-S", "-c", f"import os; os.write({given[3]}, b'{{}}')"]  # the answer
-
-    monkeypatch.setattr(supervisor_client.interpreter, "command", command)
-    record = SimpleNamespace(id="x", name="demo")
-    connection = supervisor_client.start(folder, record, leased=leased)  # type: ignore[arg-type]
-    assert (connection is not None) is leased is (words[4:] == ["leased"])
-    if connection:
-        with connection:
-            assert not connection.get_inheritable()  # no child of `run` outlives it with the lease

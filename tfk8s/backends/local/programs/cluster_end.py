@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from tfk8s import polling
 from tfk8s.backends.local import state, supervisor_client
-from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE
 from tfk8s.backends.local.supervision import requests
+from tfk8s.core.naming import CLUSTER_ID_VARIABLE
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
 from tfk8s.core.task_names import format_tasks

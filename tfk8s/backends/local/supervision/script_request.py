@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tfk8s.backends.local import state
-from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
+from tfk8s.backends.local.record import Record
 from tfk8s.backends.local.supervision import history, requests
 from tfk8s.backends.local.supervisor_client import gone_error
 from tfk8s.core.environment import script_environment
+from tfk8s.core.naming import CLUSTER_ID_VARIABLE
 from tfk8s.core.script import Script
 from tfk8s.errors import InvalidInput
 from tfk8s.sessions.forks import processes, recorded_output

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -53,9 +52,13 @@ class Upstreams:
 
     def of(self, host: str, *, is_tunnel: bool) -> Upstream | None:
         """Return the proxy for a server; None if the variables have none, or except this server."""
-        if urllib.request.proxy_bypass_environment(host, self._bypass):  # type: ignore[attr-defined]
+        proxy = self._proxies["https" if is_tunnel else "http"]
+        if proxy is None:
             return None
-        return self._proxies["https" if is_tunnel else "http"]
+        import urllib.request  # takes a tenth of a supervisor's start, and few users have a proxy
+
+        is_excepted = urllib.request.proxy_bypass_environment(host, self._bypass)  # type: ignore[attr-defined]
+        return None if is_excepted else proxy
 
 
 def _parse(text: str) -> Upstream | None:
