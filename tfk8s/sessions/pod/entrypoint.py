@@ -30,6 +30,7 @@ from tfk8s.sessions.cluster.cluster_view import ClusterView
 from tfk8s.sessions.cluster.create_session import SessionFields
 from tfk8s.sessions.forks.escalation import catches_sigterm
 from tfk8s.sessions.forward import Forward
+from tfk8s.sessions.pod.end_line import MARK, end_line
 from tfk8s.sessions.task_monitor import TaskMonitor, connect
 from tfk8s.task.config import TaskAddresses, derive_cluster, derive_tasks, lists
 from tfk8s.task.programs import archive
@@ -38,8 +39,6 @@ from tfk8s.task.stream.pod_link import PodLink
 
 MAX_FORWARDS = 256
 _ARCHIVE_TIMEOUT = 600.0  # for the transfer of a script's folder
-MARK = naming.SCRIPT_MARK.encode()
-END = MARK + MARK + b"tfk8s: exit code "
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -133,18 +132,6 @@ def _note() -> str:
         return Path(os.environ[error_names.VARIABLE]).read_text()
     except (KeyError, OSError):
         return ""
-
-
-def end_line(code: int, note: str) -> bytes:
-    """Return the text at the end of a script's streams."""
-    return END + f"{code} {note}".encode()
-
-
-def read_end(line: str) -> tuple[str, int, str] | None:
-    """Return the text before the end in a stream's last line, the exit code, and the failure note; else None."""
-    rest, end, result = line.rpartition(END.decode())
-    code, _, note = result.partition(" ")
-    return (rest, int(code), note) if end and code.isdecimal() else None
 
 
 def mark(source: int, sink: int) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tfk8s import polling
-from tfk8s.sessions.pod import entrypoint
+from tfk8s.sessions.pod.end_line import MARK, end_line
 from tfk8s.task.stream import channel
 
 MAX_BYTES = 8 << 20  # of one file
@@ -45,11 +45,11 @@ class ScriptLog:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: IO[bytes] | None = None
-        self._rests = {b"": b"", entrypoint.MARK: b""}  # the lines of output and of errors without an end so far
+        self._rests = {b"": b"", MARK: b""}  # the lines of output and of errors without an end so far
 
     def add(self, block: bytes, *, is_error: bool) -> None:
         """Add a block of the script's output or errors."""
-        mark = entrypoint.MARK if is_error else b""
+        mark = MARK if is_error else b""
         *lines, rest = (self._rests[mark] + block).split(b"\n")
         while len(rest) > MAX_LINE:
             lines.append(rest[:MAX_LINE])
@@ -59,7 +59,7 @@ class ScriptLog:
 
     def end(self, code: int, note: str) -> None:
         """Add the script's end to both streams, and close the file."""
-        end = entrypoint.end_line(code, note)
+        end = end_line(code, note)
         self._write(mark * bool(rest) + rest + end for mark, rest in self._rests.items())
         if self._file is not None:
             self._file.close()

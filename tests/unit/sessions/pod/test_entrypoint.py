@@ -14,11 +14,11 @@ import pytest
 from tfk8s import polling
 from tfk8s.core import naming
 from tfk8s.sessions import error_names
-from tfk8s.sessions.pod import entrypoint
+from tfk8s.sessions.pod import end_line, entrypoint
 from tfk8s.task.stream import channel
 from tfk8s.task.stream.channel import Channel
 
-END = entrypoint.END.decode()
+END = end_line.END.decode()
 
 
 class Listener:
@@ -66,8 +66,8 @@ def test_both_streams_end_with_the_exit_code(monkeypatch, tmp_path, note) -> Non
     entrypoint.write_end(3)
     line = written[1].decode().removesuffix("\n")
     assert written[1] == written[2]
-    assert entrypoint.read_end(line) == ("", 3, note)
-    assert entrypoint.read_end(f"no end of line{line}") == ("no end of line", 3, note)
+    assert end_line.read_end(line) == ("", 3, note)
+    assert end_line.read_end(f"no end of line{line}") == ("no end of line", 3, note)
 
 
 # The child's `extract` ends it. The interrupt comes when its files wait.
@@ -95,7 +95,7 @@ def test_an_interrupt_after_the_scripts_end_leaves_its_files() -> None:
     "line", ["", "exit code 3", "\x1eerr", "\x1e\x1etfk8s: exit code ", "\x1e\x1etfk8s: exit code x"]
 )
 def test_other_lines_are_no_end(line) -> None:
-    assert entrypoint.read_end(line) is None
+    assert end_line.read_end(line) is None
 
 
 class Pip:
@@ -163,13 +163,13 @@ def test_files_that_nobody_copies_are_a_line(
     monkeypatch.setenv(naming.FILES_VARIABLE, '["model"]')
     entrypoint._end(Link(), 7, is_deleted=False)  # type: ignore[arg-type]
     text = "tfk8s: no client copied the script's files within 300 s: they are lost with the pod\n"
-    assert capfd.readouterr().err == entrypoint.MARK.decode() + text
+    assert capfd.readouterr().err == end_line.MARK.decode() + text
 
 
 # The client ends the script's input after its first line. The script is the child's `extract`.
 SERVED = """
 import os, socket, sys, threading
-from tfk8s.sessions.pod import entrypoint
+from tfk8s.sessions.pod import end_line, entrypoint
 from tfk8s.task.stream import channel
 channel.PORT = int(sys.argv[1])
 def script(_):

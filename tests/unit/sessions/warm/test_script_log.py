@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfk8s.sessions.pod import entrypoint
+from tfk8s.sessions.pod import end_line
 from tfk8s.sessions.warm import script_log
 from tfk8s.sessions.warm.script_log import ScriptLog
 
@@ -27,8 +27,8 @@ def test_both_streams_are_cut_into_lines_and_have_an_end(tmp_path: Path) -> None
     assert lines(tmp_path / "log") == ["one", "two", "", "\x1eerror"]
     log.end(3, "note")
     *_, output, error = lines(tmp_path / "log")
-    assert entrypoint.read_end(output) == ("", 3, "note")
-    assert entrypoint.read_end(error) == ("\x1erest", 3, "note")
+    assert end_line.read_end(output) == ("", 3, "note")
+    assert end_line.read_end(error) == ("\x1erest", 3, "note")
 
 
 def test_a_long_line_is_cut(tmp_path: Path) -> None:

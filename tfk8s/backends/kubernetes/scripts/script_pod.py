@@ -30,7 +30,7 @@ from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.render import script_job
 from tfk8s.render.pods import Object
 from tfk8s.sessions import error_names
-from tfk8s.sessions.pod import entrypoint
+from tfk8s.sessions.pod.end_line import read_end
 from tfk8s.sessions.timing import TIMING
 
 if TYPE_CHECKING:  # which imports this module
@@ -267,7 +267,7 @@ def _with_ends(pod: Object, options: LogOptions) -> LogOptions:
 
 def _parse(line: str) -> tuple[str | None, tuple[str, int, str] | None]:
     """Return a line as the script wrote it, None for a line of process 1; and the script's end, if it is there."""
-    end = entrypoint.read_end(line)
+    end = read_end(line)
     text = end[0] if end else line
     return (text if text or text == line else None), end
 

@@ -85,7 +85,7 @@ def start(client: Client, cluster: DeployedCluster, ending: Container[str] = ())
     user = _user(client)
     if user is None:
         return None
-    idle, digest = lifetime.limits(cluster.other_jobs).first_idle, package_files.digest(package_files.of_scripts())
+    idle, digest = lifetime.limits(cluster.other_jobs).first_idle, package_files.digest_of_scripts()
     prefix = script_job.object_name(cluster.name, warm_job.key(user, master, idle, digest, cluster.script))
     if found := _oldest(cluster.other_jobs, prefix, ending):
         return found

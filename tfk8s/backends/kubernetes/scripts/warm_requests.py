@@ -17,7 +17,7 @@ from tfk8s.core.script import LogOptions, Outcome
 from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable
 from tfk8s.render import warm_job
 from tfk8s.render.pods import Object
-from tfk8s.sessions.pod import entrypoint
+from tfk8s.sessions.pod.end_line import read_end
 from tfk8s.task.stream import channel
 from tfk8s.task.stream.channel import Channel
 
@@ -45,7 +45,7 @@ def show(client: Client, pod: Object, name: str, options: LogOptions) -> Outcome
         nonlocal code
         for line in lines(client, pod, name, options):
             _, _, text = line.partition(" ")
-            if end := entrypoint.read_end(text):
+            if end := read_end(text):
                 code = end[1]
             yield line if options.timestamps else text
 

@@ -22,13 +22,13 @@ from tfk8s.core.status import Phase, TaskStatus
 from tfk8s.errors import ClusterError, ScriptLost, WaitTimeout
 from tfk8s.render import script_job
 from tfk8s.sessions import error_names
-from tfk8s.sessions.pod import entrypoint
+from tfk8s.sessions.pod import end_line
 
 CLUSTER = DeployedCluster(name="demo", namespace="ns", workloads={}, jobs={"chief": (1, 2222)})
 NAME = "script-123456"
 RUNNING = {"running": {}}
 DRAINED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
-END = entrypoint.END.decode()
+END = end_line.END.decode()
 
 Object = dict[str, Any]
 
