@@ -165,6 +165,7 @@ def test_sigterm_ends_a_command_as_an_exception_does(tmp_path: Path) -> None:
     assert process.stderr is not None
     assert process.stdout.readline().startswith("grpc://127.0.0.1:")
     assert process.stderr.readline() == 'forwarding sessions to cluster "there", until Ctrl-C\n'
+    assert process.stderr.readline().startswith("the strategies of tf.distribute find no cluster at this address")
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (143, "")

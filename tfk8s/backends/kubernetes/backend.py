@@ -7,36 +7,26 @@ import functools
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 
-from tfk8s import render
 from tfk8s.backends import suspended
 from tfk8s.backends.kubernetes import (
-    apply,
     claims,
-    default_deny,
     deletion,
     events,
     parts,
-    pod_refusals,
     rates,
-    restart,
-    shared_history,
     status,
 )
 from tfk8s.backends.kubernetes.api_server import logs, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
-from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.transport import IN_CLUSTER
 from tfk8s.backends.kubernetes.history import PodHistory
 from tfk8s.backends.kubernetes.informer import Informer
-from tfk8s.backends.kubernetes.nodes import cluster_fit
-from tfk8s.backends.kubernetes.scripts.programs import program_archives
 from tfk8s.backends.kubernetes.workloads import (
     deployed,
     gangs,
     lease,
     lifetime,
     program_jobs,
-    record_notes,
     task_pods,
 )
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
@@ -89,7 +79,9 @@ class KubernetesBackend:
         Raises:
             InvalidInput: the job file lacks what Kubernetes needs.
         """
-        return self._objects(job_file, program_archives.secrets(job_file.name, program_archives.pack(job_file)))
+        from tfk8s.backends.kubernetes import job_files
+
+        return job_files.objects(self._namespace_for(job_file), job_file)
 
     def apply(self, job_file: JobFile) -> bool:
         """Apply the job file's objects; return whether anything changed. With a lease, renew the lease from now on.
@@ -123,6 +115,8 @@ class KubernetesBackend:
 
     def scale(self, name: str, tasks: Mapping[str, int]) -> Scaling:
         """Set the numbers of tasks."""
+        from tfk8s.backends.kubernetes import apply
+
         return apply.scale(self._client, self._find(name), tasks)
 
     def observe(self, name: str) -> ClusterStatus:
@@ -171,6 +165,8 @@ class KubernetesBackend:
 
         A pod's status does not show that process 1 runs a program again.
         """
+        from tfk8s.backends.kubernetes import restart
+
         cluster = self._find(name)
         if task is None:
             gangs.scale(self._client, cluster.namespace, name, cluster.workloads.values(), {})
@@ -194,33 +190,9 @@ class KubernetesBackend:
             )
 
     def _apply(self, job_file: JobFile, *, dry_run: bool = False) -> Plan:
-        served, namespace = self._client.require_version(), self._namespace_for(job_file)
-        job_file = gangs.decided(self._client, namespace, job_file, served)
-        secrets = program_archives.secrets(job_file.name, program_archives.pack(job_file))
-        job_file, keeps_record = shared_history.decided(
-            self._client, namespace, job_file, lambda file: self._objects(file, secrets)
-        )
-        objects = self._objects(job_file, secrets)
-        lifetime.require_rights(self._client, namespace, objects)
-        cluster_fit.require_room(self._client, namespace, job_file, objects)
-        default_deny.require_connections(self._client, namespace, job_file, objects)
-        claims.require_driver(self._client, job_file)
-        record_notes.require_claim(self._client, namespace, job_file)
-        self._notes.applied(job_file)
-        try:
-            objects = claims.usable(self._client, namespace, job_file, objects)
-            if not dry_run and any((job_file.pod, *(job.pod for job in job_file.jobs))):
-                # The API server may refuse what users write below `pod`. Then nothing is to be changed.
-                apply.apply(self._client, namespace, job_file.name, objects, dry_run=True)
-            return apply.apply(
-                self._client, namespace, job_file.name, objects, secrets, keeps_record=keeps_record, dry_run=dry_run
-            )
-        except ApiError as error:
-            raise pod_refusals.in_words_of(job_file, error, objects) from error
+        from tfk8s.backends.kubernetes import job_files
 
-    def _objects(self, job_file: JobFile, secrets: Sequence[Object]) -> list[Object]:
-        names = [secret["metadata"]["name"] for secret in secrets]
-        return render.objects(job_file, self._namespace_for(job_file), names)
+        return job_files.apply(self._client, self._namespace_for(job_file), job_file, self._notes, dry_run=dry_run)
 
     def _namespace_for(self, job_file: JobFile) -> str:
         return self._namespace or job_file.namespace or self._client.namespace

@@ -17,8 +17,6 @@ from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes import free_gpus
 from tfk8s.backends.kubernetes.workloads import bad_nodes, deployed, program_jobs, task_files, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
-from tfk8s.backends.stacks import Stacks
-from tfk8s.backends.usage import Usage
 from tfk8s.core.script import WHOLE_LOG, Download, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.storage.volumes import KeptClaim
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
     from tfk8s.backends.history.merging import Pulled
     from tfk8s.backends.kubernetes.scripts.stream.program_files import ProgramFiles
     from tfk8s.backends.kubernetes.scripts.tensorboard_pod import TensorBoardPod
+    from tfk8s.backends.stacks import Stacks
+    from tfk8s.backends.usage import Usage
 
 
 class _Part:
