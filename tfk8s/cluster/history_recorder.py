@@ -19,6 +19,7 @@ from tfk8s.errors import InvalidInput, Tfk8sError
 
 _INTERRUPTED = 130
 _FAILED = 1
+_QUICK = 10.0  # seconds of a script that leaves the tasks as they were, if the script succeeds
 
 
 @dataclass(slots=True)
@@ -125,12 +126,24 @@ class _Command:
         source = self._commit.read()
         if not self._token and exists and self._verb != "down":  # else an entry would begin for what is gone
             self.begin(joins=True)
-        if exists and self._verb in ("submit", "scale", "suspend", "resume"):  # `down` looks by itself
+        if exists and self._may_have_changed_tasks(end):
             self._history.seen(self._name)
         with files.unless_unwritable():
             if self._entry is not None and self._token:
                 writing.end_command(self._entry, self._token, end.exit_code, end.reason, hidden, source)
                 self._history.share(self._name)
+
+    def _may_have_changed_tasks(self, end: VerbEnd) -> bool:
+        """Return whether the entry may lack something of the tasks: a look takes four requests. `down` looks itself."""
+        if self._verb != "submit":
+            return self._verb in ("scale", "suspend", "resume")
+        is_quick = end.exit_code == 0 and time.time() - self._moment < _QUICK
+        return not (is_quick and self._has_tasks())
+
+    def _has_tasks(self) -> bool:
+        with contextlib.suppress(OSError, Tfk8sError):
+            return self._entry is not None and any(fact["kind"] == "tasks" for fact in self._entry.facts())
+        return False
 
 
 def _here() -> Path:

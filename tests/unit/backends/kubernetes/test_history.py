@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -170,6 +171,20 @@ def test_an_up_that_fails_tells_the_reason(backend: PodBackend) -> None:
         raise ClusterError("worker/0 said hunter2-hunter2\nand more")
     verb = files.find("mnist", 1).read().verbs[-1]
     assert (verb.exit_code, verb.reason) == (1, "worker/0 said …")
+
+
+@pytest.mark.parametrize(("code", "seconds", "looks"), [(0, 0, 1), (1, 0, 2), (0, 60, 2)])
+def test_a_quick_script_that_succeeds_leaves_the_tasks_as_they_were(
+    backend: PodBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, seconds: int, looks: int
+) -> None:
+    cluster = start(backend)
+    assert cluster.run(Script(path=tmp_path / "train.py")) == 0  # the first look
+    moments = itertools.count(time.time(), seconds)
+    monkeypatch.setattr(time, "time", lambda: float(next(moments)))
+    backend.exit_code = code
+    assert cluster.run(Script(path=tmp_path / "train.py")) == code
+    found = [fact for fact in files.of_name("mnist")[0].facts() if fact["kind"] == "tasks"]
+    assert len(found) == looks
 
 
 def test_what_a_scale_has_changed_is_seen(backend: PodBackend) -> None:
