@@ -22,6 +22,7 @@ from tfk8s.log import log
 if TYPE_CHECKING:
     from tfk8s.cluster.handle import Cluster
 
+_REPLACED = 3.0  # seconds for which a `restart`, or an `up` with other programs, may have deleted the only Job
 _LONG_WAIT = 60.0  # after which a program that still runs may wait for one that has ended
 
 
@@ -96,6 +97,7 @@ class _RunWait:
         self._name, self._observe, self._on_change, self._clock = name, observe, on_change, clock
         self._status: ClusterStatus | None = None
         self._first_end: float | None = None
+        self._gone_since: float | None = None
         self._has_warned = False
 
     def poll(self) -> ClusterStatus | None:
@@ -104,7 +106,11 @@ class _RunWait:
         except NoSuchCluster as error:
             if self._status is None:
                 raise
+            self._gone_since = self._gone_since or self._clock()
+            if self._clock() - self._gone_since < _REPLACED:
+                return None
             raise ClusterError(f'cluster "{self._name}" was removed while its programs ran') from error
+        self._gone_since = None
         if not status.success:
             raise InvalidInput(
                 f'cluster "{self._name}" has no programs to wait for: its tasks are servers',

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from job_files import job_file
@@ -17,8 +17,8 @@ from tfk8s.cluster.program_run import wait_for_programs
 from tfk8s.core.lifetime import Suspension
 from tfk8s.core.programs import Program
 from tfk8s.core.spec import Job
-from tfk8s.core.status import Phase
-from tfk8s.errors import ClusterError
+from tfk8s.core.status import ClusterStatus, Phase
+from tfk8s.errors import ClusterError, NoSuchCluster
 from tfk8s.testing import FakeBackend, change
 
 
@@ -35,6 +35,24 @@ def test_programs_that_run_long_after_an_end_are_named_once(caplog: pytest.LogCa
         "worker/1 ended with exit code 0 over 60 s ago; worker/0, worker/2 are running, and may wait for an ended "
         "task: set run.timeout for an end"
     )
+
+
+def gone(status: ClusterStatus) -> NoReturn:
+    raise NoSuchCluster("there is no cluster")
+
+
+def test_a_cluster_is_removed_if_its_job_does_not_come_back() -> None:
+    """A restart deletes the Job of the programs, and makes the Job again."""
+    backend = FakeBackend(job_file("mnist", Job(name="worker", program=Program(("a",)))), phase=Phase.RUNNING)
+    end = change("worker/0", phase=Phase.SUCCEEDED, exit_code=0)
+    same = change("worker/0", phase=Phase.RUNNING)
+    seconds = itertools.count()
+    backend.updates = [same, gone, gone, same, gone, same, end]
+    assert wait_for_programs(backend, "mnist", clock=lambda: float(next(seconds))).exit_code == 0
+    backend.updates = [change("worker/0", phase=Phase.RUNNING, exit_code=None), *[gone] * 10]
+    with pytest.raises(ClusterError, match=r'^cluster "mnist" was removed while its programs ran$'):
+        wait_for_programs(backend, "mnist", clock=lambda: float(next(seconds)))
+    assert len(backend.updates) == 7
 
 
 def test_the_wait_for_programs_has_no_limit_during_a_pull(monkeypatch: pytest.MonkeyPatch) -> None:
