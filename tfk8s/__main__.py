@@ -9,6 +9,8 @@ import sys
 # A collector of spans is named by one of these; see features/spans.
 _COLLECTOR = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
+_STANDARD_ERROR = 2  # the last descriptor of a process' own streams
+
 
 def main() -> int:
     """Run the command that `sys.argv` names; return its exit code."""
@@ -39,10 +41,15 @@ def _command(arguments: list[str]) -> int:
     gc.set_threshold(100_000)  # looking for garbage in what is imported takes a tenth of a short command's time
     _prepare_streams()
     signals.prepare()
-    if _may_start_here(arguments):
-        from tfk8s.backends.local.supervision import supervisor_process
+    if not _may_start_here(arguments):
+        return _run(arguments)
+    from tfk8s.backends.local.supervision import supervisor_process
 
-        supervisor_process.start_early()
+    with supervisor_process.started_early():
+        return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
     if not _makes_span():
         return _report_errors(arguments)
     from tfk8s import api
@@ -55,8 +62,9 @@ def _command(arguments: list[str]) -> int:
 
 def _may_start_here(arguments: list[str]) -> bool:
     """Return whether a command may start a cluster on this machine."""
-    is_start = arguments[:1] in (["up"], ["run"]) and not {"--help", "--dry-run"} & set(arguments)
-    is_here = "--local" in arguments or os.environ.get("TFK8S_LOCAL") == "1"
+    own = set(arguments[: arguments.index("--")] if "--" in arguments else arguments)  # the others are a script's
+    is_start = arguments[:1] in (["up"], ["run"]) and not {"--help", "--dry-run", "--context"} & own
+    is_here = "--local" in own or os.environ.get("TFK8S_LOCAL") == "1"
     return is_start and is_here and sys.platform == "linux"
 
 
@@ -82,7 +90,13 @@ def _report_errors(arguments: list[str]) -> int:
 
 
 def _prepare_streams() -> None:
-    """Have standard output and error take whatever is printed, even where they are closed."""
+    """Have standard output and error take whatever is printed, and standard input end, even where they are closed.
+
+    A file that this process opens would become the input or output of a script, else.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:

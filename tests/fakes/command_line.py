@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -51,7 +52,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("TFK8S_LOCAL", raising=False)
     monkeypatch.delenv("TFK8S_DEBUG", raising=False)
-    monkeypatch.setattr(supervisor_process, "start_early", lambda: None)
+    monkeypatch.setattr(supervisor_process, "started_early", contextlib.nullcontext)
     monkeypatch.setattr(output.time, "time", lambda: NOW)
     monkeypatch.setattr(log, "handlers", [])
     before = {number: signal.getsignal(number) for number in signals.ENDING}

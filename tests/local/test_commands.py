@@ -180,6 +180,23 @@ def test_two_ups_at_once_make_one_cluster(job_file: Path) -> None:
     assert tfk8s("down", "--local", "mine").returncode == 0
 
 
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&-", "<&- 2>&-"])
+def test_a_closed_stream_is_no_socket_of_the_command(job_file: Path, tmp_path: Path, closed: str) -> None:
+    script, seen = tmp_path / "script.py", tmp_path / "seen"
+    script.write_text(
+        "import os, sys\n"
+        f"with open({str(seen)!r}, 'w') as seen:\n"
+        "    print(repr(sys.stdin.read()), *(os.readlink(f'/proc/self/fd/{n}') for n in range(3)), file=seen)\n"
+    )
+    words = [sys.executable, "-m", "tfk8s", "run", "--local", str(job_file), str(script)]
+    done = subprocess.run(
+        ["bash", "-c", f'"$@" {closed}', "bash", *words], capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == 0
+    assert seen.read_text().startswith("''")
+    assert "socket" not in seen.read_text()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_removes_its_cluster(job_file: Path, tmp_path: Path, number: int) -> None:
     script = tmp_path / "script.py"

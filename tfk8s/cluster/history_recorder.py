@@ -20,6 +20,7 @@ from tfk8s.errors import InvalidInput, Tfk8sError
 _INTERRUPTED = 130
 _FAILED = 1
 _QUICK = 10.0  # seconds of a script that leaves the tasks as they were, if the script succeeds
+_RECENT = 300.0  # seconds for which a look at the tasks is good enough after a quick script
 
 
 @dataclass(slots=True)
@@ -134,16 +135,19 @@ class _Command:
                 self._history.share(self._name)
 
     def _may_have_changed_tasks(self, end: VerbEnd) -> bool:
-        """Return whether the entry may lack something of the tasks: a look takes four requests. `down` looks itself."""
+        """Return whether the entry may lack something of the tasks."""
         if self._verb != "submit":
-            return self._verb in ("scale", "suspend", "resume")
+            return self._verb in ("scale", "suspend", "resume")  # `down` looks by itself
+        # A look takes four requests, longer than many a script.
         is_quick = end.exit_code == 0 and time.time() - self._moment < _QUICK
-        return not (is_quick and self._has_tasks())
+        return not (is_quick and time.time() - self._last_look() < _RECENT)
 
-    def _has_tasks(self) -> bool:
+    def _last_look(self) -> float:
+        """Return the moment of the last look at the tasks that the entry has, in seconds since the epoch."""
         with contextlib.suppress(OSError, Tfk8sError):
-            return self._entry is not None and any(fact["kind"] == "tasks" for fact in self._entry.facts())
-        return False
+            facts = self._entry.facts() if self._entry is not None else []
+            return max((fact["time"] for fact in facts if fact["kind"] == "tasks"), default=0.0)
+        return 0.0
 
 
 def _here() -> Path:

@@ -106,8 +106,9 @@ class _RunWait:
         except NoSuchCluster as error:
             if self._status is None:
                 raise
-            self._gone_since = self._gone_since or self._clock()
-            if self._clock() - self._gone_since < _REPLACED:
+            now = self._clock()
+            self._gone_since = now if self._gone_since is None else self._gone_since
+            if now - self._gone_since < _REPLACED:
                 return None
             raise ClusterError(f'cluster "{self._name}" was removed while its programs ran') from error
         self._gone_since = None

@@ -401,6 +401,8 @@ def test_the_table_has_the_first_line_of_each_help(name: str) -> None:
         ("up a.yaml", "", False),
         ("up --local --dry-run a.yaml", "", False),
         ("run --help", "1", False),
+        ("up --context kind-test a.yaml", "1", False),
+        ("run a.yaml a.py -- --local", "", False),
         ("status --local a", "", False),
     ],
 )
@@ -408,9 +410,21 @@ def test_only_a_command_that_may_start_a_cluster_here_starts_a_supervisor_early(
     monkeypatch: pytest.MonkeyPatch, words: str, variable: str, starts: bool
 ) -> None:
     started: list[str] = []
+    ended: list[str] = []
+
+    class Waiting:
+        def __init__(self, name: str) -> None:
+            self.id, self.is_waiting = name, True
+
+        def lives(self) -> bool:
+            return True
+
+        def end(self) -> None:
+            ended.append(self.id)
+
     monkeypatch.setenv("TFK8S_LOCAL", variable)
     monkeypatch.setattr(sys, "argv", ["tfk8s", *words.split()])
-    monkeypatch.setattr(supervisor_process, "start_early", lambda: started.append(words))
+    monkeypatch.setattr(supervisor_process, "SupervisorProcess", lambda name: started.append(name) or Waiting(name))
     monkeypatch.setattr(app, "main", lambda _: 0)
     assert __main__.main() == 0
-    assert bool(started) is (starts and sys.platform == "linux")
+    assert len(started) == len(ended) == (starts and sys.platform == "linux")

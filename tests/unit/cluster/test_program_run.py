@@ -41,18 +41,22 @@ def gone(status: ClusterStatus) -> NoReturn:
     raise NoSuchCluster("there is no cluster")
 
 
-def test_a_cluster_is_removed_if_its_job_does_not_come_back() -> None:
-    """A restart deletes the Job of the programs, and makes the Job again."""
+def test_a_job_that_a_restart_makes_again_is_no_removal() -> None:
     backend = FakeBackend(job_file("mnist", Job(name="worker", program=Program(("a",)))), phase=Phase.RUNNING)
     end = change("worker/0", phase=Phase.SUCCEEDED, exit_code=0)
     same = change("worker/0", phase=Phase.RUNNING)
     seconds = itertools.count()
     backend.updates = [same, gone, gone, same, gone, same, end]
     assert wait_for_programs(backend, "mnist", clock=lambda: float(next(seconds))).exit_code == 0
+
+
+def test_a_job_that_stays_away_is_a_removal() -> None:
+    backend = FakeBackend(job_file("mnist", Job(name="worker", program=Program(("a",)))), phase=Phase.RUNNING)
+    seconds = itertools.count()
     backend.updates = [change("worker/0", phase=Phase.RUNNING, exit_code=None), *[gone] * 10]
     with pytest.raises(ClusterError, match=r'^cluster "mnist" was removed while its programs ran$'):
         wait_for_programs(backend, "mnist", clock=lambda: float(next(seconds)))
-    assert len(backend.updates) == 7
+    assert len(backend.updates) == 6
 
 
 def test_the_wait_for_programs_has_no_limit_during_a_pull(monkeypatch: pytest.MonkeyPatch) -> None:

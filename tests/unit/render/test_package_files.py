@@ -89,7 +89,9 @@ def test_digest_says_which_files_there_are() -> None:
     digests = {package_files.digest(files) for files in ({"a": b"b"}, {"a": b"c"}, {"c": b"b"}, {"a": b"b", "c": b"d"})}
     assert len(digests) == 4
     assert package_files.digest({"a": b"b", "c": b"d"}) == package_files.digest({"c": b"d", "a": b"b"})
-    assert package_files.digest_of_scripts() == package_files.digest_of_scripts()
+    package = Path(package_files.__file__).parents[1]
+    sent = {path: (package / path).read_bytes() for path in CONTENTS["scripts"]}
+    assert package_files.digest_of_scripts() == package_files.digest(sent)
 
 
 @pytest.mark.parametrize("text", [EVERYTHING, PROGRAMS], ids=["servers", "programs"])

@@ -154,6 +154,22 @@ def _error_line(folder: state.Folder) -> str:
         return ""
 
 
+def _begin(
+    process: SupervisorProcess, folder: state.Folder, log: int, *, leased: bool
+) -> tuple[socket.socket, bytes | None]:
+    """Have a process supervise a cluster.
+
+    Returns:
+        The connection to the process; and its answer: "" if the process has ended, None without an answer in time.
+    """
+    own = process.supervise(folder.path, log, leased=leased)
+    if not polling.readable(own.fileno(), _START_TIMEOUT):
+        return own, None
+    with contextlib.suppress(ConnectionResetError):  # the process has ended before it could read its orders
+        return own, own.recv(4096)
+    return own, b""
+
+
 def start(
     folder: state.Folder, record: Record, *, leased: bool = False, early: SupervisorProcess | None = None
 ) -> socket.socket | None:
@@ -171,15 +187,16 @@ def start(
     log_file = open_file(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     with open(log_file, "ab") as log:
         process = early or SupervisorProcess(record.id, log.fileno())
-        own = process.supervise(folder.path, log.fileno(), leased=leased)
-    in_time = polling.readable(own.fileno(), _START_TIMEOUT)
-    text = b""
-    if in_time:
-        with contextlib.suppress(ConnectionResetError):  # the process has ended before it could read its orders
-            text = own.recv(4096)
+        own, text = _begin(process, folder, log.fileno(), leased=leased)
+        if early and text == b"":  # it was killed, or waited too long; if it is broken, another one says why
+            own.close()
+            process = SupervisorProcess(record.id, log.fileno())
+            own, text = _begin(process, folder, log.fileno(), leased=leased)
     process.reap()
-    silence = (_error_line(folder) or "its supervisor has ended") if in_time else f"no response in {_START_TIMEOUT:g} s"
-    answer = json.loads(text) if text else {"error": silence}
+    if text is None:
+        answer = {"error": f"no response in {_START_TIMEOUT:g} s"}
+    else:
+        answer = json.loads(text or json.dumps({"error": _error_line(folder) or "its supervisor has ended"}))
     if leased and "error" not in answer:
         return own
     own.close()

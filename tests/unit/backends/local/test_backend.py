@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
@@ -20,6 +21,7 @@ from tfk8s.backends.local import (
     capacity,
     logs,
     script_processes,
+    starting,
     state,
     supervisor_client,
     task_log,
@@ -28,7 +30,7 @@ from tfk8s.backends.local import (
 from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import make_record
-from tfk8s.backends.local.supervision import requests
+from tfk8s.backends.local.supervision import requests, supervisor_process
 from tfk8s.core.naming import CLUSTER_ID_VARIABLE
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
@@ -371,3 +373,13 @@ def test_a_script_ends_before_tensorflow_is_imported(monkeypatch: pytest.MonkeyP
         ipc.send(fork_server, {"ended": 4712, "status": int(signal.SIGKILL)})
         loop.callbacks[fork_servers_side]()
     assert killed == [(4712, signal.SIGKILL)]
+
+
+def test_a_new_cluster_takes_the_early_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    taken: list[object] = []
+    waiting = object()
+    monkeypatch.setattr(supervisor_process, "early", lambda: contextlib.nullcontext(waiting))
+    monkeypatch.setattr(starting, "start", lambda *_, early, **__: taken.append(early))
+    assert LocalBackend().apply(job_file("c", worker=1))
+    assert taken == [waiting]

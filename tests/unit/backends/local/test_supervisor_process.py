@@ -75,35 +75,48 @@ def test_a_supervisor_keeps_the_connection_of_a_lease(folder: state.Folder, leas
 
 @pytest.mark.usefixtures("program")
 def test_an_early_process_without_a_cluster_ends() -> None:
-    supervisor_process.start_early()
-    with supervisor_process.early() as process:
+    with supervisor_process.started_early():
+        with supervisor_process.early() as process:
+            assert process
+            assert process.lives()
+        assert not process.lives()
+        with supervisor_process.early() as another:
+            assert another is None
+
+
+@pytest.mark.usefixtures("program")
+def test_an_early_process_that_nobody_takes_ends_with_the_command() -> None:
+    made: list[SupervisorProcess] = []
+    with supervisor_process.started_early(), supervisor_process.early() as process:
         assert process
-        assert process.lives()
-    assert not process.lives()
-    with supervisor_process.early() as another:
-        assert another is None
+        made.append(process)
+    assert not made[0].lives()
 
 
 @pytest.mark.usefixtures("program")
 def test_an_early_process_with_a_cluster_stays(folder: state.Folder) -> None:
-    supervisor_process.start_early()
-    with supervisor_process.early() as process, open(os.devnull, "w") as log:
-        assert process
-        connection = process.supervise(folder.path, log.fileno(), leased=False)
-    with connection:
-        assert connection.recv(64) == b"{}"
-    assert has_ended(process)
+    with supervisor_process.started_early():
+        with supervisor_process.early() as process, open(os.devnull, "w") as log:
+            assert process
+            connection = process.supervise(folder.path, log.fileno(), leased=False)
+        with connection:
+            assert connection.recv(64) == b"{}"
+        assert has_ended(process)
 
 
 def test_an_early_process_that_has_ended_counts_as_none(monkeypatch: pytest.MonkeyPatch, folder: state.Folder) -> None:
     runs(monkeypatch, BROKEN)
     process = SupervisorProcess(RECORD.id)
     assert has_ended(process)
-    with pytest.raises(ClusterError, match="its supervisor has ended"):
+    with pytest.raises(ClusterError, match="no module named tfk8s"):  # as another process says
         supervisor_client.start(folder, RECORD, early=process)
+    process = SupervisorProcess(RECORD.id)
+    assert has_ended(process)
+    runs(monkeypatch, OBEDIENT)
+    supervisor_client.start(folder, RECORD, early=process)
+    assert folder.supervisor_log.read_text().endswith("x1")
     monkeypatch.setattr(supervisor_process, "SupervisorProcess", lambda _: process)
-    supervisor_process.start_early()
-    with supervisor_process.early() as early:
+    with supervisor_process.started_early(), supervisor_process.early() as early:
         assert early is None
 
 

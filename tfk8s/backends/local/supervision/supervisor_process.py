@@ -23,7 +23,7 @@ from tfk8s.task import ipc
 
 
 class SupervisorProcess:
-    """A process that waits for its cluster for a while, and ends with the process that started it until then.
+    """A process that waits for its cluster for a minute. Until it has the cluster, it ends when its starter ends.
 
     Attributes:
         id: the id of the cluster, which is in the environment of the process.
@@ -37,7 +37,7 @@ class SupervisorProcess:
 
         Args:
             cluster_id: the id of the cluster.
-            log: the descriptor for the output, as far as the output is known yet.
+            log: the descriptor for the output until `supervise` gives another.
 
         Raises:
             OSError: the process can't start.
@@ -90,11 +90,17 @@ class SupervisorProcess:
 _early: SupervisorProcess | None = None  # of the command line
 
 
-def start_early() -> None:
-    """Start a process for the cluster that this command may start."""
+@contextlib.contextmanager
+def started_early() -> Iterator[None]:
+    """In a `with`, have a process for the cluster that this command may start."""
     global _early
     with contextlib.suppress(OSError):  # the start of the cluster tries again, and says what is missing
         _early = SupervisorProcess(secrets.token_hex(16))
+    try:
+        yield
+    finally:
+        with early():  # which ends a process that nobody took
+            pass
 
 
 @contextlib.contextmanager
