@@ -101,7 +101,7 @@ def pack(files: Mapping[str, str]) -> bytes:
 
 def digest_of_scripts() -> str:
     """Return the SHA-256 of the files for session scripts as they are: `of_scripts` takes five times as long."""
-    return digest({path.relative_to(_PACKAGE).as_posix(): path.read_bytes() for path in _find(_SCRIPT)})
+    return digest({name: path.read_bytes() for name, path in _find(_SCRIPT).items()})
 
 
 def digest(files: Mapping[str, bytes]) -> str:
@@ -114,12 +114,13 @@ def digest(files: Mapping[str, bytes]) -> str:
 
 
 def _read(patterns: Iterable[str]) -> dict[str, str]:
-    texts = {path.relative_to(_PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in _find(patterns)}
-    return {path: _DOCSTRING.sub(_empty, text) for path, text in texts.items()}
+    return {name: _DOCSTRING.sub(_empty, path.read_text(encoding="utf-8")) for name, path in _find(patterns).items()}
 
 
-def _find(patterns: Iterable[str]) -> list[Path]:
-    return sorted({path for pattern in patterns for path in _PACKAGE.glob(pattern)})
+def _find(patterns: Iterable[str]) -> dict[str, Path]:
+    """Return the files, in order, by their paths in the package."""
+    found = sorted({path for pattern in patterns for path in _PACKAGE.glob(pattern)})
+    return {path.relative_to(_PACKAGE).as_posix(): path for path in found}
 
 
 def _empty(docstring: re.Match[str]) -> str:

@@ -173,14 +173,17 @@ def test_an_up_that_fails_tells_the_reason(backend: PodBackend) -> None:
     assert (verb.exit_code, verb.reason) == (1, "worker/0 said …")
 
 
-@pytest.mark.parametrize(("code", "seconds", "looks"), [(0, 0, 1), (1, 0, 2), (0, 60, 2), (0, -400, 2)])
+@pytest.mark.parametrize(
+    ("code", "pause", "step", "looks"),
+    [(0, 0, 0, 1), (1, 0, 0, 2), (0, 0, 60, 2), (0, 400, 0, 2)],
+    ids=["quick", "failed", "slow", "after a pause"],
+)
 def test_a_quick_script_that_succeeds_leaves_the_tasks_as_they_were(
-    backend: PodBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, seconds: int, looks: int
+    backend: PodBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, pause: int, step: int, looks: int
 ) -> None:
     cluster = start(backend)
     assert cluster.run(Script(path=tmp_path / "train.py")) == 0  # the first look
-    later = 400.0 if seconds < 0 else 0.0  # after the first look
-    moments = itertools.count(time.time() + later, max(0, seconds))
+    moments = itertools.count(time.time() + pause, step)
     monkeypatch.setattr(time, "time", lambda: float(next(moments)))
     backend.exit_code = code
     assert cluster.run(Script(path=tmp_path / "train.py")) == code

@@ -169,7 +169,7 @@ def test_files_that_nobody_copies_are_a_line(
 # The client ends the script's input after its first line. The script is the child's `extract`.
 SERVED = """
 import os, socket, sys, threading
-from tfk8s.sessions.pod import end_line, entrypoint
+from tfk8s.sessions.pod import entrypoint
 from tfk8s.task.stream import channel
 channel.PORT = int(sys.argv[1])
 def script(_):
