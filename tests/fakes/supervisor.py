@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import socket
 import threading
@@ -27,7 +26,7 @@ WAY_OUT: Any = SimpleNamespace(variables=dict, way=SimpleNamespace(text=""))
 
 
 def make(workers: int = 2) -> Record:
-    return dataclasses.replace(make_record(job_file("demo", Job(name="worker", tasks=workers)), exposed=True), id="x")
+    return make_record(job_file("demo", Job(name="worker", tasks=workers)), "x", exposed=True)
 
 
 class Supervised:

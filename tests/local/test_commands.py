@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -149,7 +150,7 @@ def test_up_completes_an_up_that_was_killed(job_file: Path, delay: float) -> Non
 
 
 def test_a_supervisor_outlives_an_up_that_is_killed_while_it_waits(job_file: Path) -> None:
-    folder, record = state.folder("mine"), make_record(load(job_file), exposed=False)
+    folder, record = state.folder("mine"), make_record(load(job_file), secrets.token_hex(16), exposed=False)
     folder.create(record)
     process = SupervisorProcess(record.id)
     with open(folder.supervisor_log, "ab") as log:

@@ -87,8 +87,10 @@ def test_scripts_of_a_cluster(environments: dict[str, str], monkeypatch: pytest.
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
     monkeypatch.setenv("CONDA_PREFIX", environments["conda"])
     monkeypatch.setenv("CONDA_DEFAULT_ENV", "x")
-    found = make_record(JOB_FILE, exposed=False)
-    named = make_record(JOB_FILE, exposed=False, python=environments["base"] + "/bin/python", is_python_named=True)
+    found = make_record(JOB_FILE, "1d", exposed=False)
+    named = make_record(
+        JOB_FILE, "1d", exposed=False, python=environments["base"] + "/bin/python", is_python_named=True
+    )
     assert (found.python, found.script_python(None)) == (f"{environments['conda']}/bin/python",) * 2
     monkeypatch.setenv("VIRTUAL_ENV", environments["venv"])  # another environment is active
     assert found.script_python(None) == f"{environments['venv']}/bin/python"

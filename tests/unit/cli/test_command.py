@@ -414,12 +414,9 @@ def test_only_a_command_that_may_start_a_cluster_here_starts_a_supervisor_early(
 
     class Waiting:
         def __init__(self, name: str) -> None:
-            self.id, self.is_waiting = name, True
+            self.id = name
 
-        def lives(self) -> bool:
-            return True
-
-        def end(self) -> None:
+        def end_waiting(self) -> None:
             ended.append(self.id)
 
     monkeypatch.setenv("TFK8S_LOCAL", variable)

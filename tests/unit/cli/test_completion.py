@@ -33,7 +33,7 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(path))
         for cluster in (job_file("mnist"), job_file("toy", ps=1)):
-            state.folder(cluster.name).create(record.make_record(cluster, exposed=False))
+            state.folder(cluster.name).create(record.make_record(cluster, "1d", exposed=False))
         yield path
 
 

@@ -22,7 +22,7 @@ from tfk8s.backends.local.programs import cluster_end, cluster_suspension
 from tfk8s.backends.local.programs.cluster_suspension import SuspendingProcesses
 from tfk8s.backends.local.programs.left_files import LocalFiles
 from tfk8s.backends.local.record import Record
-from tfk8s.backends.local.supervision import history, requests, supervisor_process, suspended_file
+from tfk8s.backends.local.supervision import history, requests, suspended_file
 from tfk8s.backends.local.supervision.held_leases import HeldLeases
 from tfk8s.backends.local.supervision.script_request import script_request
 from tfk8s.backends.options import BackendOptions
@@ -84,15 +84,13 @@ class LocalBackend:
         has_lease, job_file = job_file.lease is not None, dataclasses.replace(job_file, lease=None)
         capacity.check_job_file(job_file)
         starting.check_volumes(job_file)
-        with supervisor_process.early() as early, state.locked():
+        with state.locked():
             folder = state.folder(job_file.name)
             record = folder.read()
             resumed = record is not None and self._resume(folder, record, job_file)
             if record is not None and folder.is_running():
                 return self._apply_to_running(folder, record, job_file, has_lease=has_lease) or resumed
-            connection = starting.start(
-                folder, job_file, exposed=self._exposed, python=self._python, leased=has_lease, early=early
-            )
+            connection = starting.start(folder, job_file, exposed=self._exposed, python=self._python, leased=has_lease)
             self.leases.hold(job_file.name, connection)
         return True
 

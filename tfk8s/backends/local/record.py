@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -168,24 +167,24 @@ class Record:
 
 
 def make_record(
-    job_file: JobFile, *, exposed: bool, python: str | None = None, is_python_named: bool = False,
-    created: float | None = None, cluster_id: str | None = None,
+    job_file: JobFile, cluster_id: str, *, exposed: bool, python: str | None = None, is_python_named: bool = False,
+    created: float | None = None,
 ) -> Record:  # fmt: skip
     """Return the record of a job file's cluster on this machine.
 
     Args:
+        cluster_id: the id of the cluster.
         exposed: whether the user accepts that others can connect to the tasks.
         python: the interpreter; None is the one of the active environment.
         is_python_named: whether the user named the interpreter.
         created: the time of the cluster's first `up`; None is now.
-        cluster_id: the id; None makes a new id.
     """
     python = python or interpreter.script_python(os.environ)
     tensorflow = interpreter.tensorflow_folder(python)
     address = addresses.local_address(job_file)
     gpus = capacity.assign_gpus([(job, task) for job in job_file.jobs for task in job], range(capacity.gpus()))
     return Record(
-        job_file=job_file, id=cluster_id or secrets.token_hex(16), created=time.time() if created is None else created,
+        job_file=job_file, id=cluster_id, created=time.time() if created is None else created,
         tasks=[_task(job_file, job, task, address, gpus[task]) for job in job_file.jobs for task in job],
         cluster=job_file.cluster_spec(address), python=python,
         is_python_named=is_python_named, tensorflow=str(tensorflow), exposed=exposed,

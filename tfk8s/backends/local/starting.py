@@ -12,7 +12,7 @@ from tfk8s.backends.local import capacity, cluster_status, isolation, state, sup
 from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import Record, make_record
 from tfk8s.backends.local.record import resize as resized
-from tfk8s.backends.local.supervision import history, requests
+from tfk8s.backends.local.supervision import history, requests, supervisor_process
 from tfk8s.backends.local.supervision.supervisor_process import SupervisorProcess
 from tfk8s.backends.plain_data import job_file_to_dict
 from tfk8s.core.job_file.mappings import Destination
@@ -92,7 +92,7 @@ def expected_way_out(allow_to: Collection[Destination] | None, *, exposed: bool)
 
 def start(
     folder: state.Folder, job_file: JobFile, *, exposed: bool, python: str | None, before: Record | None = None,
-    leased: bool = False, early: SupervisorProcess | None = None,
+    leased: bool = False,
 ) -> socket.socket | None:  # fmt: skip
     """Start a cluster, after removing the cluster of that name. Ctrl-C waits until this is done.
 
@@ -101,7 +101,6 @@ def start(
         python: the interpreter; None is the one of the active environment.
         before: the same cluster, which starts again; None is a new one, whose `python` the user has named.
         leased: whether the cluster is removed when the connection that is returned closes.
-        early: a supervisor's process that waits; None starts a process.
 
     Raises:
         InvalidInput: this machine can't run the cluster.
@@ -111,28 +110,23 @@ def start(
     check_machine(job_file, python)
     make_folders(job_file)
     is_named = before.is_python_named if before else python is not None
-    record = make_record(
-        job_file,
-        exposed=exposed,
-        python=python,
-        is_python_named=is_named,
-        created=before.created if before else None,
-        cluster_id=early.id if early else None,
-    )
-    with processes.signals_held():
-        return _replace(folder, record, leased=leased, early=early)
+    with supervisor_process.waiting() as process:
+        record = make_record(
+            job_file, process.id, exposed=exposed, python=python, is_python_named=is_named,
+            created=before.created if before else None,
+        )  # fmt: skip
+        with processes.signals_held():
+            return _replace(folder, record, process, leased=leased)
 
 
-def _replace(
-    folder: state.Folder, record: Record, *, leased: bool, early: SupervisorProcess | None
-) -> socket.socket | None:
+def _replace(folder: state.Folder, record: Record, process: SupervisorProcess, *, leased: bool) -> socket.socket | None:
     if folder.exists():
         cluster_end.end(folder, "was started again")
     history.remove(folder)
     entry = history.begin(record)
     try:
         folder.create(record, entry.live if entry else None)
-        return supervisor_client.start(folder, record, leased=leased, early=early)
+        return supervisor_client.start(folder, record, process, leased=leased)
     except BaseException:
         cluster_end.end(folder, "could not start")
         history.remove(folder, "could not start")

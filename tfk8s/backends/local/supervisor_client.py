@@ -171,32 +171,34 @@ def _begin(
 
 
 def start(
-    folder: state.Folder, record: Record, *, leased: bool = False, early: SupervisorProcess | None = None
+    folder: state.Folder, record: Record, process: SupervisorProcess, *, leased: bool = False
 ) -> socket.socket | None:
-    """Start the supervisor of a cluster, and return when it listens.
+    """Have a process supervise a cluster, and return when the supervisor listens.
 
     Args:
         folder: the cluster's folder, which exists.
         record: the cluster's record.
+        process: a process that waits, with the record's id.
         leased: whether the cluster is removed when the connection that is returned closes.
-        early: a process that waits, with the record's id; None starts a process.
 
     Raises:
         ClusterError: the supervisor can't start.
     """
     log_file = open_file(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     with open(log_file, "ab") as log:
-        process = early or SupervisorProcess(record.id, log.fileno())
         own, text = _begin(process, folder, log.fileno(), leased=leased)
-        if early and text == b"":  # it was killed, or waited too long; if it is broken, another one says why
+        if text == b"":  # it was killed, waited too long, or is broken: then the log gets the reason of another process
             own.close()
+            process.reap()
             process = SupervisorProcess(record.id, log.fileno())
             own, text = _begin(process, folder, log.fileno(), leased=leased)
     process.reap()
-    if text is None:
+    if text:
+        answer = json.loads(text)
+    elif text is None:
         answer = {"error": f"no response in {_START_TIMEOUT:g} s"}
     else:
-        answer = json.loads(text or json.dumps({"error": _error_line(folder) or "its supervisor has ended"}))
+        answer = {"error": _error_line(folder) or "its supervisor has ended"}
     if leased and "error" not in answer:
         return own
     own.close()

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given
@@ -21,7 +22,6 @@ from tfk8s.backends.local import (
     capacity,
     logs,
     script_processes,
-    starting,
     state,
     supervisor_client,
     task_log,
@@ -118,7 +118,7 @@ def test_ports_are_checked(given_file: JobFile, message: str) -> None:
 
 def test_a_script_can_not_remove_its_own_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    record = make_record(job_file("c"), exposed=False)
+    record = make_record(job_file("c"), "1d", exposed=False)
     state.folder("c").create(record)
     monkeypatch.setenv(CLUSTER_ID_VARIABLE, record.id)
     with pytest.raises(InvalidInput) as caught:
@@ -296,11 +296,12 @@ def test_ctrl_c_in_scale_waits_until_the_cluster_is_started(monkeypatch: pytest.
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     folder = state.folder("c")
     worker = Job(name="worker", tasks=2, program=Program(("sleep", "1")))
-    folder.create(make_record(job_file("c", worker), exposed=False))
+    folder.create(make_record(job_file("c", worker), "1d", exposed=False))
     monkeypatch.setattr(state.Folder, "is_running", lambda _: True)
     started = []
     monkeypatch.setattr(cluster_end, "end", lambda *_: os.kill(os.getpid(), signal.SIGINT))
-    monkeypatch.setattr(supervisor_client, "start", lambda _, record, **__: started.append(record))
+    monkeypatch.setattr(supervisor_process, "waiting", lambda: contextlib.nullcontext(SimpleNamespace(id="x1")))
+    monkeypatch.setattr(supervisor_client, "start", lambda _, record, *__, **___: started.append(record))
     with pytest.raises(KeyboardInterrupt):
         LocalBackend().scale("c", {"worker": 3})
     assert started == [folder.read()]
@@ -309,7 +310,7 @@ def test_ctrl_c_in_scale_waits_until_the_cluster_is_started(monkeypatch: pytest.
 
 def test_ended_cluster_is_not_scaled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    state.folder("c").create(make_record(job_file("c", Job(name="worker", tasks=2)), exposed=False))
+    state.folder("c").create(make_record(job_file("c", Job(name="worker", tasks=2)), "1d", exposed=False))
     with pytest.raises(ClusterError, match=r'^cluster "c" has ended: its supervisor is gone'):
         LocalBackend().scale("c", {"worker": 3})
 
@@ -378,8 +379,8 @@ def test_a_script_ends_before_tensorflow_is_imported(monkeypatch: pytest.MonkeyP
 def test_a_new_cluster_takes_the_early_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     taken: list[object] = []
-    waiting = object()
-    monkeypatch.setattr(supervisor_process, "early", lambda: contextlib.nullcontext(waiting))
-    monkeypatch.setattr(starting, "start", lambda *_, early, **__: taken.append(early))
+    waiting = SimpleNamespace(id="x1")
+    monkeypatch.setattr(supervisor_process, "waiting", lambda: contextlib.nullcontext(waiting))
+    monkeypatch.setattr(supervisor_client, "start", lambda _, record, process, **__: taken.append((record.id, process)))
     assert LocalBackend().apply(job_file("c", worker=1))
-    assert taken == [waiting]
+    assert taken == [("x1", waiting)]

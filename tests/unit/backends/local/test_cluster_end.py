@@ -24,7 +24,7 @@ def test_a_signal_ends_at_once_what_saves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     received: list[ipc.Message] = []
-    record = make_record(dataclasses.replace(job_file("demo", worker=1), grace=30), exposed=False)
+    record = make_record(dataclasses.replace(job_file("demo", worker=1), grace=30), "1d", exposed=False)
 
     def supervise(listener: socket.socket) -> None:
         """Answer `observe`, and `stop` once there is a second one."""

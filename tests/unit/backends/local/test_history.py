@@ -31,7 +31,7 @@ Made = tuple[state.Folder, Record, EntryFiles]
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    record = make_record(job_file("demo", Job(name="worker", tasks=2, cpu=Quantity.parse("2"))), exposed=True)
+    record = make_record(job_file("demo", Job(name="worker", tasks=2, cpu=Quantity.parse("2"))), "1d", exposed=True)
     entry = history.begin(record)
     assert entry is not None
     folder = state.folder("demo")

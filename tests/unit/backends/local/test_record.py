@@ -43,7 +43,7 @@ JOB_FILE = JobFile(
 
 
 def test_a_record_survives_json() -> None:
-    record = make_record(JOB_FILE, exposed=False)
+    record = make_record(JOB_FILE, "1d", exposed=False)
     assert Record.from_dict(json.loads(json.dumps(record.to_dict()))) == record
     assert record.tasks[0].environment.keys() >= {"A"}
     assert "B" not in record.tasks[0].environment  # a task inherits the variable from the environment of `up`
@@ -54,12 +54,12 @@ def test_a_record_survives_json() -> None:
 
 @pytest.mark.parametrize("allow_to", [None, (), (Destination(namespace="n"),)], ids=str)
 def test_a_record_tells_absent_destinations_from_none(allow_to: tuple[Destination, ...] | None) -> None:
-    record = make_record(dataclasses.replace(JOB_FILE, network=Network(allow_to=allow_to)), exposed=False)
+    record = make_record(dataclasses.replace(JOB_FILE, network=Network(allow_to=allow_to)), "1d", exposed=False)
     assert Record.from_dict(json.loads(json.dumps(record.to_dict()))).job_file.network.allow_to == allow_to
 
 
 def test_task_without_its_gpus_has_a_reason() -> None:
-    (task,) = make_record(JobFile(name="a", master="w", jobs=(Job(name="w", gpus=99),)), exposed=False).tasks
+    (task,) = make_record(JobFile(name="a", master="w", jobs=(Job(name="w", gpus=99),)), "1d", exposed=False).tasks
     assert task.note.startswith("asks for 99 GPUs, has ")
 
 
@@ -80,7 +80,7 @@ def shared(record: Record) -> Record:
 def test_a_cluster_in_a_shared_network_gets_free_ports() -> None:
     program = Program(("train.py",), "/work")
     file = JobFile(name="a", master="w", jobs=(Job(name="w", tasks=3), Job(name="p", program=program)))
-    record = shared(make_record(file, exposed=False))
+    record = shared(make_record(file, "1d", exposed=False))
     with contextlib.closing(Ports()) as own, contextlib.closing(Ports()) as others:
         others.choose({2222: 2222, 2224: 2224})
         moved = relocate(record, own)
@@ -100,7 +100,7 @@ def test_a_cluster_in_a_shared_network_gets_free_ports() -> None:
 
 def test_a_network_of_its_own_without_ipv6_keeps_the_ports() -> None:
     with contextlib.closing(Ports()) as own:
-        moved = relocate(make_record(sized(1), exposed=False), own)
+        moved = relocate(make_record(sized(1), "1d", exposed=False), own)
     assert all(task.address.startswith("127.0.0.1:") for task in moved.tasks)
     assert "TFK8S_PORTS" not in moved.variables
 
@@ -108,7 +108,7 @@ def test_a_network_of_its_own_without_ipv6_keeps_the_ports() -> None:
 def test_new_tasks_get_free_ports_beside_those_that_stay() -> None:
     with contextlib.closing(Ports()) as own, contextlib.closing(Ports()) as others:
         others.choose({2222: 2222})
-        before = relocate(shared(make_record(sized(2), exposed=False)), own)
+        before = relocate(shared(make_record(sized(2), "1d", exposed=False)), own)
         after = relocate(resize(before, sized(3)), own, kept={task.task for task in before.tasks})
     stayed = {task: address for task, address in after.addresses.items() if task in before.addresses}
     assert stayed == before.addresses
@@ -124,7 +124,7 @@ def sized(workers: int, ps: int = 1, **settings: object) -> JobFile:
 
 def test_tasks_that_stay_keep_their_addresses_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capacity, "gpus", lambda: 3)
-    record = make_record(sized(2), exposed=False)
+    record = make_record(sized(2), "1d", exposed=False)
     more = resize(record, sized(4))
     assert {str(task): address.rpartition(":")[2] for task, address in more.addresses.items()} == {
         "w/0": "2222", "w/1": "2223", "w/2": "2225", "w/3": "2226", "p/0": "2224",
@@ -137,10 +137,10 @@ def test_tasks_that_stay_keep_their_addresses_and_gpus(monkeypatch: pytest.Monke
 
 
 def test_only_numbers_of_tasks_change_while_a_cluster_runs() -> None:
-    record = make_record(sized(2), exposed=False)
+    record = make_record(sized(2), "1d", exposed=False)
     assert record.is_resized(sized(3, ps=2))
     assert not record.is_resized(sized(2))
     assert not record.is_resized(sized(3, port=3000))
     assert not dataclasses.replace(record, elastic=False).is_resized(sized(3))
     program = JobFile(name="a", master="w", jobs=(Job(name="w", program=Program(("sh",), "/")),))
-    assert (record.elastic, make_record(program, exposed=False).elastic) == (True, False)
+    assert (record.elastic, make_record(program, "1d", exposed=False).elastic) == (True, False)

@@ -36,7 +36,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> state.Folder:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     made = state.folder("demo")
     jobs = (Job(name="chief", gpus=1), Job(name="worker", tasks=2, env={"A": "b"}, program=Program(("a.py",))))
-    made.create(make_record(job_file("demo", *jobs), exposed=False))
+    made.create(make_record(job_file("demo", *jobs), "1d", exposed=False))
     return made
 
 
@@ -80,7 +80,7 @@ def test_a_script_that_replaces_its_file_of_progress_has_none(tmp_path: Path, ma
 @pytest.mark.parametrize("text", NO_RECORD)
 def test_one_damaged_record_is_named_and_leaves_the_others(folder: state.Folder, text: str) -> None:
     other = state.folder("other")
-    other.create(make_record(job_file("other", worker=1), exposed=False))
+    other.create(make_record(job_file("other", worker=1), "1d", exposed=False))
     write(folder.path / "cluster.json", text)
     damaged, whole = LocalBackend().clusters()
     assert (damaged.name, damaged.phase, whole.name) == ("demo", Phase.FAILED, "other")
@@ -185,7 +185,7 @@ def test_all_files_are_for_this_user_alone(monkeypatch: pytest.MonkeyPatch, tmp_
     before = os.umask(0)
     try:
         folder = state.folder("open")
-        folder.create(make_record(job_file("open", worker=1), exposed=False))
+        folder.create(make_record(job_file("open", worker=1), "1d", exposed=False))
         folder.write_supervisor(os.getpid())
         ipc.listen(folder.control).close()
     finally:

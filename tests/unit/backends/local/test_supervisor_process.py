@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from tfk8s.backends.local.supervision import supervisor_process
 from tfk8s.backends.local.supervision.supervisor_process import SupervisorProcess
 from tfk8s.core.naming import CLUSTER_ID_VARIABLE
 from tfk8s.errors import ClusterError
+from tfk8s.sessions.forks.processes import marked
 
 pytestmark = pytest.mark.programs
 
@@ -32,7 +34,7 @@ if head:
     connection.send(b"{}")
 """
 BROKEN = "raise SystemExit('no module named tfk8s')"
-RECORD: Any = SimpleNamespace(id="x1", name="demo")
+RECORD: Any = SimpleNamespace(id=secrets.token_hex(8), name="demo")
 
 
 @pytest.fixture
@@ -56,71 +58,51 @@ def folder(tmp_path: Path) -> state.Folder:
 
 
 def has_ended(process: SupervisorProcess) -> bool:
-    return polling.wait_until(lambda: not process.lives(), "the process to end", 10)
+    return not marked(CLUSTER_ID_VARIABLE, process.id)
 
 
 @pytest.mark.usefixtures("program")
 @pytest.mark.parametrize("leased", [True, False])
-@pytest.mark.parametrize("is_early", [True, False])
-def test_a_supervisor_keeps_the_connection_of_a_lease(folder: state.Folder, leased: bool, is_early: bool) -> None:
-    early = SupervisorProcess(RECORD.id) if is_early else None
-    connection = supervisor_client.start(folder, RECORD, leased=leased, early=early)
+def test_a_supervisor_keeps_the_connection_of_a_lease(folder: state.Folder, leased: bool) -> None:
+    connection = supervisor_client.start(folder, RECORD, SupervisorProcess(RECORD.id), leased=leased)
     assert (connection is not None) is leased
     if connection:
         with connection:
             assert not connection.get_inheritable()  # no child of `run` outlives it with the lease
     orders = json.dumps({"folder": str(folder.path), "leased": leased})
-    assert folder.supervisor_log.read_text() == f"{orders}x1"
+    assert folder.supervisor_log.read_text() == f"{orders}{RECORD.id}"
 
 
 @pytest.mark.usefixtures("program")
-def test_an_early_process_without_a_cluster_ends() -> None:
+def test_a_process_that_was_started_early_is_taken_once() -> None:
     with supervisor_process.started_early():
-        with supervisor_process.early() as process:
-            assert process
-            assert process.lives()
-        assert not process.lives()
-        with supervisor_process.early() as another:
-            assert another is None
+        with supervisor_process.waiting() as process:
+            assert not has_ended(process)
+        assert has_ended(process)  # it got no cluster
+        with supervisor_process.waiting() as another:
+            assert another.id != process.id
 
 
 @pytest.mark.usefixtures("program")
-def test_an_early_process_that_nobody_takes_ends_with_the_command() -> None:
-    made: list[SupervisorProcess] = []
-    with supervisor_process.started_early(), supervisor_process.early() as process:
-        assert process
-        made.append(process)
-    assert not made[0].lives()
-
-
-@pytest.mark.usefixtures("program")
-def test_an_early_process_with_a_cluster_stays(folder: state.Folder) -> None:
+def test_a_process_with_a_cluster_stays(folder: state.Folder) -> None:
     with supervisor_process.started_early():
-        with supervisor_process.early() as process, open(os.devnull, "w") as log:
-            assert process
+        with supervisor_process.waiting() as process, open(os.devnull, "w") as log:
             connection = process.supervise(folder.path, log.fileno(), leased=False)
         with connection:
             assert connection.recv(64) == b"{}"
-        assert has_ended(process)
+    process.reap()
 
 
-def test_an_early_process_that_has_ended_counts_as_none(monkeypatch: pytest.MonkeyPatch, folder: state.Folder) -> None:
+def test_a_process_that_has_ended_is_replaced(monkeypatch: pytest.MonkeyPatch, folder: state.Folder) -> None:
     runs(monkeypatch, BROKEN)
     process = SupervisorProcess(RECORD.id)
-    assert has_ended(process)
-    with pytest.raises(ClusterError, match="no module named tfk8s"):  # as another process says
-        supervisor_client.start(folder, RECORD, early=process)
-    process = SupervisorProcess(RECORD.id)
-    assert has_ended(process)
+    polling.wait_until(lambda: has_ended(process), "the process to end", 10)
     runs(monkeypatch, OBEDIENT)
-    supervisor_client.start(folder, RECORD, early=process)
-    assert folder.supervisor_log.read_text().endswith("x1")
-    monkeypatch.setattr(supervisor_process, "SupervisorProcess", lambda _: process)
-    with supervisor_process.started_early(), supervisor_process.early() as early:
-        assert early is None
+    supervisor_client.start(folder, RECORD, process)
+    assert folder.supervisor_log.read_text().endswith(RECORD.id)
 
 
 def test_the_output_of_a_broken_supervisor_is_the_reason(monkeypatch: pytest.MonkeyPatch, folder: state.Folder) -> None:
     runs(monkeypatch, BROKEN)
     with pytest.raises(ClusterError, match="no module named tfk8s"):
-        supervisor_client.start(folder, RECORD)
+        supervisor_client.start(folder, RECORD, SupervisorProcess(RECORD.id))

@@ -101,7 +101,7 @@ def test_a_failed_mount_is_no_lack_of_a_network_namespace(monkeypatch: pytest.Mo
 
 def test_tasks_and_scripts_learn_the_folders() -> None:
     own = Volume(path="/ckpt/", claim="ckpt", folder="/here/ckpt")
-    record = make_record(job_file("demo", worker=1, volumes=(own, Volume(path="/d", claim="d"))), exposed=False)
+    record = make_record(job_file("demo", worker=1, volumes=(own, Volume(path="/d", claim="d"))), "1d", exposed=False)
     assert record.variables == {"TFK8S_FOLDERS": '{"/ckpt": "/here/ckpt"}'}
     assert record.tasks[0].environment["TFK8S_FOLDERS"] == record.variables["TFK8S_FOLDERS"]
 

@@ -13,6 +13,7 @@ from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import Record
 from tfk8s.backends.local.supervision import suspended_file
 from tfk8s.backends.local.supervision.history import HistoryKeeper
+from tfk8s.backends.local.supervision.supervisor_process import SupervisorProcess
 from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import InvalidInput
 from tfk8s.sessions.forks import processes
@@ -85,7 +86,7 @@ def _start(folder: state.Folder, record: Record) -> None:
     folder.control.unlink(missing_ok=True)
     folder.forget_end()  # of a supervisor that has suspended the cluster
     try:
-        supervisor_client.start(folder, record)
+        supervisor_client.start(folder, record, SupervisorProcess(record.id))
     except BaseException:
         cluster_end.end(folder, "could not start")
         raise

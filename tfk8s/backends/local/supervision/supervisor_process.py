@@ -27,7 +27,6 @@ class SupervisorProcess:
 
     Attributes:
         id: the id of the cluster, which is in the environment of the process.
-        is_waiting: whether the process has no cluster yet.
     """
 
     def __init__(self, cluster_id: str, log: int = subprocess.DEVNULL) -> None:
@@ -42,7 +41,7 @@ class SupervisorProcess:
         Raises:
             OSError: the process can't start.
         """
-        self.id, self.is_waiting = cluster_id, True
+        self.id, self._is_waiting = cluster_id, True
         environment = {**os.environ, **without_proxy(os.environ), CLUSTER_ID_VARIABLE: cluster_id}
         environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
         self._connection, other = socket.socketpair()
@@ -55,10 +54,6 @@ class SupervisorProcess:
             )  # fmt: skip
             on_error.pop_all()
 
-    def lives(self) -> bool:
-        """Return whether the process has not ended."""
-        return self._process.poll() is None
-
     def supervise(self, folder: Path, log: int, *, leased: bool) -> socket.socket:
         """Have the process supervise a cluster.
 
@@ -70,7 +65,7 @@ class SupervisorProcess:
         Returns:
             The connection for the answer. The connection is at its end if the process has ended.
         """
-        self.is_waiting = False
+        self._is_waiting = False
         with contextlib.suppress(OSError):
             ipc.send(self._connection, {"folder": str(folder), "leased": leased}, [log])
         return self._connection
@@ -80,11 +75,12 @@ class SupervisorProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1)
 
-    def end(self) -> None:
-        """End a process that waits."""
-        self._connection.close()
-        self._process.kill()
-        self._process.wait()
+    def end_waiting(self) -> None:
+        """End the process if it has no cluster."""
+        if self._is_waiting:
+            self._connection.close()
+            self._process.kill()
+            self._process.wait()
 
 
 _early: SupervisorProcess | None = None  # of the command line
@@ -99,17 +95,21 @@ def started_early() -> Iterator[None]:
     try:
         yield
     finally:
-        with early():  # which ends a process that nobody took
-            pass
+        if _early is not None:
+            _early.end_waiting()
+            _early = None
 
 
 @contextlib.contextmanager
-def early() -> Iterator[SupervisorProcess | None]:
-    """In a `with`, give the process that was started early, if any. At the end, it has a cluster or ends."""
+def waiting() -> Iterator[SupervisorProcess]:
+    """In a `with`, give the process that was started early, or a new one. At the end, it has a cluster or ends.
+
+    Raises:
+        OSError: no process can start.
+    """
     global _early
-    process, _early = _early, None
+    process, _early = _early or SupervisorProcess(secrets.token_hex(16)), None
     try:
-        yield process if process is not None and process.lives() else None
+        yield process
     finally:
-        if process is not None and process.is_waiting:
-            process.end()
+        process.end_waiting()
