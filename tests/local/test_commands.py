@@ -154,7 +154,7 @@ def test_a_supervisor_outlives_an_up_that_is_killed_while_it_waits(job_file: Pat
     folder.create(record)
     process = SupervisorProcess(record.id)
     with open(folder.supervisor_log, "ab") as log:
-        process.supervise(folder.path, log.fileno(), leased=False).close()
+        process.supervise(folder.path, log.fileno()).close()
     process.reap()
     wait_until(lambda: folder.supervisor() is not None, "the supervisor to start", 60)
     supervisor = folder.supervisor()
@@ -237,6 +237,16 @@ def test_a_killed_run_takes_its_own_cluster_along(job_file: Path, tmp_path: Path
     supervisor, tasks = killed_in_a_script(job_file, script)
     for pid in (supervisor, *tasks):
         wait_until_gone(pid)
+    assert not state.folder("mine").path.exists()
+
+
+def test_a_run_right_after_a_killed_run_removes_its_cluster(job_file: Path, tmp_path: Path) -> None:
+    waits, ends = tmp_path / "waits.py", tmp_path / "ends.py"
+    waits.write_text("import time; print('up', flush=True); time.sleep(60)")
+    ends.write_text("")
+    killed_in_a_script(job_file, waits)
+    done = tfk8s("run", "--local", job_file, ends)
+    assert done.returncode == 0, done.stderr
     assert not state.folder("mine").path.exists()
 
 

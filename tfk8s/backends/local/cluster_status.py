@@ -40,12 +40,13 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
         tasks = _tasks(folder, record, observed.tasks)  # of one moment
         scripts = tuple(map(_script_status, observed.scripts))
         idle_since, isolation, way_out = observed.idle_since, observed.isolation, observed.way_out
-        limits = limits._replace(lease=0.0 if observed.holders else None)  # the cluster ends at once
     except supervisor_client.SupervisorGone as error:
         reason, tasks = str(error), _all_tasks(record, Phase.FAILED, "ended with the cluster")
     except ClusterError as error:
         reason, tasks = str(error), _all_tasks(record, Phase.UNKNOWN, "the cluster's supervisor does not respond")
         limits = limits._replace(lease=0.0)  # perhaps; else a `run` would take the cluster for one without, and keep it
+    if record.is_leased:  # also while the cluster ends, or the next `run` would keep the cluster
+        limits = limits._replace(lease=0.0)
     known = dataclasses.replace(
         _status(folder, record, tasks), reason=reason, scripts=scripts, limits=limits, idle_since=idle_since,
         isolation=isolation, way_out=way_out,

@@ -71,6 +71,7 @@ class Record:
         exposed: whether the user accepts that others can connect to the tasks.
         elastic: whether each server knows only itself, so that the number of tasks can change.
         isolation: who can connect to the tasks, as the supervisor has found.
+        is_leased: whether the cluster is removed when no `run` holds its lease.
     """
 
     job_file: JobFile
@@ -85,6 +86,7 @@ class Record:
     isolation: Isolation = OWN_NETWORK
     is_python_named: bool = False
     tensorflow_version: str = ""
+    is_leased: bool = False
 
     @property
     def name(self) -> str:
@@ -168,7 +170,7 @@ class Record:
 
 def make_record(
     job_file: JobFile, cluster_id: str, *, exposed: bool, python: str | None = None, is_python_named: bool = False,
-    created: float | None = None,
+    created: float | None = None, is_leased: bool = False,
 ) -> Record:  # fmt: skip
     """Return the record of a job file's cluster on this machine.
 
@@ -178,6 +180,7 @@ def make_record(
         python: the interpreter; None is the one of the active environment.
         is_python_named: whether the user named the interpreter.
         created: the time of the cluster's first `up`; None is now.
+        is_leased: as in `Record`.
     """
     python = python or interpreter.script_python(os.environ)
     tensorflow = interpreter.tensorflow_folder(python)
@@ -188,6 +191,7 @@ def make_record(
         tasks=[_task(job_file, job, task, address, gpus[task]) for job in job_file.jobs for task in job],
         cluster=job_file.cluster_spec(address), python=python,
         is_python_named=is_python_named, tensorflow=str(tensorflow), exposed=exposed,
+        is_leased=is_leased,
         tensorflow_version=interpreter.tensorflow_version(tensorflow) if tensorflow else "",
         # A program's server knows only its own ClusterSpec, and can't use the tasks of an elastic cluster.
         elastic=not any(program_jobs(job_file)),

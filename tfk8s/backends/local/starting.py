@@ -113,20 +113,20 @@ def start(
     with supervisor_process.waiting() as process:
         record = make_record(
             job_file, process.id, exposed=exposed, python=python, is_python_named=is_named,
-            created=before.created if before else None,
+            created=before.created if before else None, is_leased=leased,
         )  # fmt: skip
         with processes.signals_held():
-            return _replace(folder, record, process, leased=leased)
+            return _replace(folder, record, process)
 
 
-def _replace(folder: state.Folder, record: Record, process: SupervisorProcess, *, leased: bool) -> socket.socket | None:
+def _replace(folder: state.Folder, record: Record, process: SupervisorProcess) -> socket.socket | None:
     if folder.exists():
         cluster_end.end(folder, "was started again")
     history.remove(folder)
     entry = history.begin(record)
     try:
         folder.create(record, entry.live if entry else None)
-        return supervisor_client.start(folder, record, process, leased=leased)
+        return supervisor_client.start(folder, record, process)
     except BaseException:
         cluster_end.end(folder, "could not start")
         history.remove(folder, "could not start")

@@ -29,9 +29,9 @@ def main(descriptor: int) -> None:
     """Wait for a cluster, detach from the command, and supervise the cluster.
 
     Args:
-        descriptor: a connection to the command. The command sends the cluster's folder, `leased`, and a descriptor for
-            the output; `leased` is whether the cluster ends when the command closes the connection. The command gets a
-            JSON object when the supervisor listens: `error` and `help` if it can't.
+        descriptor: a connection to the command. The command sends the cluster's folder, and a descriptor for the
+            output. The command gets a JSON object when the supervisor listens: `error` and `help` if it can't. Then the
+            connection holds the cluster's lease, if the cluster has a lease.
     """
     connection = socket.socket(fileno=descriptor)
     connection.set_inheritable(False)
@@ -56,7 +56,8 @@ def main(descriptor: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # two descriptors for a task, three for a script
     folder = Folder(Path(message["folder"]))
     try:
-        supervisor = Supervisor(folder, *_isolated(folder))
+        record, way_out = _isolated(folder)
+        supervisor = Supervisor(folder, record, way_out)
         folder.write_supervisor(os.getpid())
     except (OSError, isolation.Refused, mounts.MountError) as error:
         connection.send(json.dumps({"error": str(error), "help": getattr(error, "help", None)}).encode())
@@ -64,7 +65,7 @@ def main(descriptor: int) -> None:
         os._exit(1)
     with contextlib.suppress(BrokenPipeError):  # `up` was killed; another `up` may have found this supervisor already
         connection.send(b"{}")
-    if message["leased"]:
+    if record.is_leased:
         supervisor.lease.hold(connection)
     else:
         connection.close()

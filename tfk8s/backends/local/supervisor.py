@@ -160,6 +160,8 @@ class Supervisor:
                 return bool(self.lease.holders) and self.lease.hold(connection)
             case requests.Keep():
                 self.lease.cancel()
+                self._record = dataclasses.replace(self._record, is_leased=False)
+                self._folder.replace(self._record)
                 ipc.send(connection, {})
         return False
 

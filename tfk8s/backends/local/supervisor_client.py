@@ -154,15 +154,13 @@ def _error_line(folder: state.Folder) -> str:
         return ""
 
 
-def _begin(
-    process: SupervisorProcess, folder: state.Folder, log: int, *, leased: bool
-) -> tuple[socket.socket, bytes | None]:
+def _begin(process: SupervisorProcess, folder: state.Folder, log: int) -> tuple[socket.socket, bytes | None]:
     """Have a process supervise a cluster.
 
     Returns:
         The connection to the process; and its answer: "" if the process has ended, None without an answer in time.
     """
-    own = process.supervise(folder.path, log, leased=leased)
+    own = process.supervise(folder.path, log)
     if not polling.readable(own.fileno(), _START_TIMEOUT):
         return own, None
     with contextlib.suppress(ConnectionResetError):  # the process has ended before it could read its orders
@@ -170,28 +168,28 @@ def _begin(
     return own, b""
 
 
-def start(
-    folder: state.Folder, record: Record, process: SupervisorProcess, *, leased: bool = False
-) -> socket.socket | None:
+def start(folder: state.Folder, record: Record, process: SupervisorProcess) -> socket.socket | None:
     """Have a process supervise a cluster, and return when the supervisor listens.
 
     Args:
         folder: the cluster's folder, which exists.
         record: the cluster's record.
         process: a process that waits, with the record's id.
-        leased: whether the cluster is removed when the connection that is returned closes.
+
+    Returns:
+        The connection that holds the cluster's lease; None without a lease.
 
     Raises:
         ClusterError: the supervisor can't start.
     """
     log_file = open_file(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     with open(log_file, "ab") as log:
-        own, text = _begin(process, folder, log.fileno(), leased=leased)
+        own, text = _begin(process, folder, log.fileno())
         if text == b"":  # it was killed, waited too long, or is broken: then the log gets the reason of another process
             own.close()
             process.reap()
             process = SupervisorProcess(record.id, log.fileno())
-            own, text = _begin(process, folder, log.fileno(), leased=leased)
+            own, text = _begin(process, folder, log.fileno())
     process.reap()
     if text:
         answer = json.loads(text)
@@ -199,7 +197,7 @@ def start(
         answer = {"error": f"no response in {_START_TIMEOUT:g} s"}
     else:
         answer = {"error": _error_line(folder) or "its supervisor has ended"}
-    if leased and "error" not in answer:
+    if record.is_leased and "error" not in answer:
         return own
     own.close()
     if "error" in answer:

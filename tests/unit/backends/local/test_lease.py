@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.supervisor import Supervised, good, supervised
+from fakes.supervisor import Supervised, good, make, supervised
 from job_files import job_file
 
 from tfk8s import polling
@@ -33,6 +33,7 @@ def fixture(tmp_path: Path) -> Iterator[Supervised]:
 def run(supervised: Supervised) -> Iterator[socket.socket]:
     """Yield the connection of the `run` that has started the cluster."""
     own, theirs = socket.socketpair()
+    supervised.supervisor._record = dataclasses.replace(supervised.supervisor._record, is_leased=True)
     supervised.supervisor.lease.hold(theirs)
     supervised.folder.write_supervisor(os.getpid())
     yield own
@@ -55,6 +56,13 @@ def test_a_cluster_ends_with_the_run_that_started_it(supervised: Supervised, run
     run.close()
     assert has_ended(supervised)
     assert supervised.folder.end() == "because its `run` is gone (lease)"
+
+
+def test_a_cluster_whose_run_is_gone_keeps_its_lease_until_its_end(tmp_path: Path) -> None:
+    folder = state.Folder(tmp_path / "demo")  # without a supervisor, as before the start's end, or at the end
+    record = dataclasses.replace(make(), is_leased=True)
+    folder.create(record)
+    assert cluster_status.status(folder, record).limits.lease == 0
 
 
 def test_a_cluster_whose_supervisor_does_not_respond_may_have_a_lease(
@@ -99,6 +107,10 @@ def test_up_ends_the_lease_and_the_cluster_stays(supervised: Supervised, run: so
     second = LocalBackend()
     second.apply(WITH)
     LocalBackend().apply(WITHOUT)  # as `up` and `run --keep`
+    record = supervised.folder.read()
+    assert record is not None
+    assert not record.is_leased
+    assert cluster_status.status(supervised.folder, record).limits.lease is None
     second.leases.close("demo")
     run.close()
     assert not has_lease(supervised)

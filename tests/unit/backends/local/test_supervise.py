@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import resource
@@ -37,18 +38,21 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[socket.socket]:
     return connections
 
 
-def ordered(*, leased: bool) -> tuple[socket.socket, socket.socket]:
+def ordered() -> tuple[socket.socket, socket.socket]:
     """Return the command's end of a connection, and the supervisor's, to which the orders have been sent."""
     own, other = socket.socketpair()
     with open(os.devnull, "w") as log:
-        ipc.send(own, {"folder": "/nowhere", "leased": leased}, [log.fileno()])
+        ipc.send(own, {"folder": "/nowhere"}, [log.fileno()])
     return own, other
 
 
 @pytest.mark.parametrize("leased", [True, False])
 @pytest.mark.parametrize("is_there", [True, False])
-def test_only_a_leased_supervisor_keeps_the_connection(held: list[socket.socket], leased: bool, is_there: bool) -> None:
-    own, ready = ordered(leased=leased)
+def test_only_a_leased_supervisor_keeps_the_connection(
+    held: list[socket.socket], monkeypatch: pytest.MonkeyPatch, leased: bool, is_there: bool
+) -> None:
+    monkeypatch.setattr(state.Folder, "read", lambda _: dataclasses.replace(make(), is_leased=leased))
+    own, ready = ordered()
     if not is_there:  # the command was killed during the start
         own.close()
     supervise.main(ready.detach())
@@ -76,7 +80,7 @@ def test_a_refusal_reaches_the_command(held: list[socket.socket], monkeypatch: p
 
     monkeypatch.setattr(isolation, "enter", refuse)
     monkeypatch.setattr(os, "_exit", leave)
-    own, ready = ordered(leased=True)
+    own, ready = ordered()
     with own:
         with pytest.raises(SystemExit, match="1"):
             supervise.main(ready.detach())

@@ -34,7 +34,7 @@ if head:
     connection.send(b"{}")
 """
 BROKEN = "raise SystemExit('no module named tfk8s')"
-RECORD: Any = SimpleNamespace(id=secrets.token_hex(8), name="demo")
+RECORD: Any = SimpleNamespace(id=secrets.token_hex(8), name="demo", is_leased=False)
 
 
 @pytest.fixture
@@ -64,13 +64,13 @@ def has_ended(process: SupervisorProcess) -> bool:
 @pytest.mark.usefixtures("program")
 @pytest.mark.parametrize("leased", [True, False])
 def test_a_supervisor_keeps_the_connection_of_a_lease(folder: state.Folder, leased: bool) -> None:
-    connection = supervisor_client.start(folder, RECORD, SupervisorProcess(RECORD.id), leased=leased)
+    record: Any = SimpleNamespace(id=secrets.token_hex(8), name="demo", is_leased=leased)
+    connection = supervisor_client.start(folder, record, SupervisorProcess(record.id))
     assert (connection is not None) is leased
     if connection:
         with connection:
             assert not connection.get_inheritable()  # no child of `run` outlives it with the lease
-    orders = json.dumps({"folder": str(folder.path), "leased": leased})
-    assert folder.supervisor_log.read_text() == f"{orders}{RECORD.id}"
+    assert folder.supervisor_log.read_text() == json.dumps({"folder": str(folder.path)}) + record.id
 
 
 @pytest.mark.usefixtures("program")
@@ -87,7 +87,7 @@ def test_a_process_that_was_started_early_is_taken_once() -> None:
 def test_a_process_with_a_cluster_stays(folder: state.Folder) -> None:
     with supervisor_process.started_early():
         with supervisor_process.waiting() as process, open(os.devnull, "w") as log:
-            connection = process.supervise(folder.path, log.fileno(), leased=False)
+            connection = process.supervise(folder.path, log.fileno())
         with connection:
             assert connection.recv(64) == b"{}"
     process.reap()

@@ -54,20 +54,19 @@ class SupervisorProcess:
             )  # fmt: skip
             on_error.pop_all()
 
-    def supervise(self, folder: Path, log: int, *, leased: bool) -> socket.socket:
+    def supervise(self, folder: Path, log: int) -> socket.socket:
         """Have the process supervise a cluster.
 
         Args:
             folder: the folder of the cluster.
             log: the descriptor for the output of the supervisor.
-            leased: whether the cluster ends when the connection closes.
 
         Returns:
             The connection for the answer. The connection is at its end if the process has ended.
         """
         self._is_waiting = False
         with contextlib.suppress(OSError):
-            ipc.send(self._connection, {"folder": str(folder), "leased": leased}, [log])
+            ipc.send(self._connection, {"folder": str(folder)}, [log])
         return self._connection
 
     def reap(self) -> None:
