@@ -23,6 +23,14 @@ gc.disable()  # while tests are imported: their objects stay, and each collectio
 _MOST_RERUNS = 2  # more are no bad luck
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Limit the second run of a test as the first: pytest-timeout begins with the first run, and ends one run alone."""
+    if getattr(item, "execution_count", 1) > 1 and item.config.pluginmanager.hasplugin("timeout"):
+        from pytest_timeout import get_env_settings
+
+        item.ihook.pytest_timeout_set_timer(item=item, settings=get_env_settings(item.config))
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail if many tests needed a second run."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
