@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from pathlib import Path
 
@@ -21,14 +22,15 @@ class Commit:
     """The commit of a folder at one moment. The processes of git run until `read`."""
 
     def __init__(self, folder: Path) -> None:
-        self._processes = [_start(folder, words) for words in (_COMMIT, _CHANGED, _REMOTE)]
+        is_inside = "GIT_DIR" in os.environ or any((parent / ".git").exists() for parent in (folder, *folder.parents))
+        self._processes = [_start(folder, words) for words in (_COMMIT, _CHANGED, _REMOTE) if is_inside]
 
     def read(self) -> tuple[str, str]:
         """Return the commit, with "-dirty" if files that git knows have changed, and the remote's URL; "" if unknown.
 
         The URL may have secrets.
         """
-        commit, changed, remote = map(_output, self._processes)
+        commit, changed, remote = map(_output, self._processes or [None] * 3)
         return f"{commit}-dirty" if commit and changed else commit, remote
 
 
