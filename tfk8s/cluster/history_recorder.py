@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # commands that only read do without
     from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.protocol import Backend
+from tfk8s.core.history.facts import tells
 from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput, Tfk8sError
@@ -145,8 +146,8 @@ class _Command:
     def _last_look(self) -> float:
         """Return the moment of the last look at the tasks that the entry has, in seconds since the epoch."""
         with contextlib.suppress(OSError, Tfk8sError):
-            facts = self._entry.facts() if self._entry is not None else []
-            return max((fact["time"] for fact in facts if fact["kind"] == "tasks"), default=0.0)
+            facts = self._entry.facts_of("tasks") if self._entry is not None else []
+            return max((fact["time"] for fact in filter(tells, facts)), default=0.0)
         return 0.0
 
 

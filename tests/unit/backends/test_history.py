@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,7 +22,7 @@ from tfk8s.backends.history import files, git, index, places, writing
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.own_folder import try_lock
 from tfk8s.core.history.entry import Row
-from tfk8s.core.history.facts import MAX_AGE
+from tfk8s.core.history.facts import MAX_AGE, parse
 from tfk8s.core.status import Phase, TaskStatus
 from tfk8s.errors import InvalidInput, WaitTimeout
 from tfk8s.jobfile.loader import loads
@@ -84,6 +85,41 @@ def test_no_program_of_a_folder_runs(tmp_path: Path) -> None:
     assert git.Commit(tmp_path).read()[0] == f"{clean}-dirty"
     assert len(clean) == 40
     assert not mark.exists()
+
+
+@pytest.mark.programs
+def test_git_starts_in_a_repository_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+
+    def start(command: list[str], **_: object) -> NoReturn:
+        started.append(command)
+        raise FileNotFoundError
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    assert git.Commit(tmp_path).read() == ("", "")
+    assert started == []
+    (tmp_path / ".git").touch()  # as in a worktree
+    (tmp_path / "sub").mkdir()
+    assert git.Commit(tmp_path / "sub").read() == ("", "")
+    assert len(started) == 3
+
+
+def test_of_thousands_of_commands_only_the_facts_that_count_are_parsed(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = begin()
+    for number in range(50):
+        token = writing.begin_command(entry, "submit", ["train.py", f"--note=end {number}"], home)
+        writing.end_command(entry, token, 0, "", (), ("", ""))
+    begin("other")
+    parsed: list[bytes] = []
+    monkeypatch.setattr(files, "parse", lambda line: parsed.append(line) or parse(line))
+    assert places.newest("mnist", writing.HERE) == entry
+    assert entry.is_open()
+    assert len(parsed) == 2  # the start, twice
+    entry.add("end", reason="was removed")
+    assert not entry.is_open()
+    assert [fact["kind"] for fact in entry.facts_of("start", "end")] == ["start", "end"]
 
 
 def test_only_the_user_may_read_the_files(home: Path) -> None:

@@ -124,10 +124,12 @@ class EntryFiles:
         Raises:
             OSError: there is no such entry, or the file can't be read.
         """
-        for folder in (self.path.parent, self.path):
-            require_own(folder)
-        lines = read_file(self.path / "facts.jsonl", MAX_FACTS + 2 * MAX_LINE).split(b"\n")
-        return [fact for line in lines if line and (fact := parse(line))]
+        return [fact for line in self._lines() if line and (fact := parse(line))]
+
+    def facts_of(self, *kinds: str) -> list[Fact]:
+        """Return the facts of these kinds; errors as `facts`. The others, of thousands of commands, are not parsed."""
+        marked = (line for line in self._lines() if any(f'"{kind}"'.encode() in line for kind in kinds))
+        return [fact for line in marked if (fact := parse(line)) and fact.get("kind") in kinds]
 
     def read(self) -> Entry:
         """Return what the facts tell.
@@ -142,10 +144,9 @@ class EntryFiles:
             raise InvalidInput(f"entry {self.id} of the history can't be read: {reason}") from error
 
     def is_open(self) -> bool:
-        """Return whether the entry has no end yet."""
+        """Return whether the entry has a start, and no end yet."""
         with contextlib.suppress(OSError):
-            facts = self.facts()
-            return bool(facts) and not any(fact.get("kind") == "end" for fact in facts)
+            return {fact["kind"] for fact in self.facts_of("start", "end")} == {"start"}
         return False
 
     def remove(self) -> None:
@@ -161,6 +162,11 @@ class EntryFiles:
     def size(self) -> int:
         """Return the bytes of all files."""
         return sum(path.stat().st_size for path in self._files())
+
+    def _lines(self) -> list[bytes]:
+        for folder in (self.path.parent, self.path):
+            require_own(folder)
+        return read_file(self.path / "facts.jsonl", MAX_FACTS + 2 * MAX_LINE).split(b"\n")
 
     def _files(self) -> Iterator[Path]:
         return (path for path in self.path.rglob("*") if path.is_file() and not path.is_symlink())
@@ -252,11 +258,23 @@ def of_row(row: Row) -> EntryFiles:
 
 def of_name(name: str) -> list[EntryFiles]:
     """Return the entries of a name, the oldest first; none for what is no name."""
-    if not naming.is_dns_label(name):
-        return []
-    folder = root() / name
-    numbers = sorted(int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal())
-    return [EntryFiles(folder / str(number)) for number in numbers if (folder / str(number) / "facts.jsonl").exists()]
+    return list(newest_first(name))[::-1]
+
+
+def newest_first(name: str) -> Iterator[EntryFiles]:
+    """Yield the entries that `of_name` returns, the newest first: of thousands, nobody looks at the others."""
+    if naming.is_dns_label(name):
+        folder = root() / name
+        for number in sorted(_numbers(folder), reverse=True):
+            if (folder / str(number) / "facts.jsonl").exists():
+                yield EntryFiles(folder / str(number))
+
+
+def _numbers(folder: Path) -> list[int]:
+    """Return the numbers of the entries in the folder of a name, which may be missing."""
+    with contextlib.suppress(FileNotFoundError):
+        return [int(found.name) for found in os.scandir(folder) if found.name.isascii() and found.name.isdecimal()]
+    return []
 
 
 def make(name: str, last: int = 0) -> EntryFiles:
@@ -269,7 +287,7 @@ def make(name: str, last: int = 0) -> EntryFiles:
     folder = made_root() / name
     folder.mkdir(mode=0o700, exist_ok=True)
     while True:
-        last = last or max((int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal()), default=0)
+        last = last or max(_numbers(folder), default=0)
         path = folder / str(last + 1)
         last = 0
         with contextlib.suppress(FileExistsError):  # another command was quicker

@@ -18,13 +18,13 @@ def newest(name: str, location: object) -> EntryFiles | None:
     comes before no entry of this user that is open.
     """
     found: list[tuple[float, EntryFiles]] = []
-    for entry in reversed(files.of_name(name)):
-        facts = entry.facts()
+    for entry in files.newest_first(name):
+        facts = entry.facts_of("start", "end", SHARED)
         start = _start(facts)
         if start.get("location") != location:
             continue
         is_own = not is_from_claim(facts)
-        if is_own and entry.is_open():
+        if is_own and not any(fact["kind"] == "end" for fact in facts):
             return entry
         moment = start.get("time")
         found.append((moment if is_number(moment) else 0.0, entry))  # type: ignore[arg-type]
@@ -43,7 +43,7 @@ def advice(name: str, location: str) -> str:
 
 def location_of(entry: EntryFiles) -> object:
     """Return where the cluster of an entry is; None if its start is damaged."""
-    return _start(entry.facts()).get("location")
+    return _start(entry.facts_of("start")).get("location")
 
 
 def is_from_claim(facts: Sequence[Fact]) -> bool:
