@@ -66,6 +66,8 @@ class Channel:
         self.detach()
         self._acknowledge(received)
         connection.setblocking(False)
+        with contextlib.suppress(OSError):  # not TCP
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else a short frame may wait for 40 ms
         self.connection = connection
         self._told, self._told_at = self.received, time.monotonic()
         self._output += b"".join(self._unacknowledged)

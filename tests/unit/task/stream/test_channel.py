@@ -113,6 +113,15 @@ def peek(one: Channel) -> bytes:
         return b""
 
 
+def test_short_frames_do_not_wait_for_the_answers_to_others() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        near = socket.create_connection(listener.getsockname())
+    one = Channel()
+    one.attach(near, 0)
+    assert near.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    one.detach()
+
+
 def test_greetings() -> None:
     near, far = socket.socketpair()
     with near, far:
