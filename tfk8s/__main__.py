@@ -6,12 +6,15 @@ import gc
 import os
 import sys
 
+from tfk8s.call_stack import roomy
+
 # A collector of spans is named by one of these; see features/spans.
 _COLLECTOR = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 _STANDARD_ERROR = 2  # the last descriptor of a process' own streams
 
 
+@roomy
 def main() -> int:
     """Run the command that `sys.argv` names; return its exit code."""
     try:

@@ -30,8 +30,8 @@ _CORE = (
     "core/quantity.py", "core/roles.py", "core/script.py",
 )  # fmt: skip
 _BOTH = (
-    "__init__.py", "concurrency.py", "errors.py", "log.py", "polling.py", "version.py", *_CORE, "task/*.py",
-    "task/files/*.py", "task/peers/*.py", "task/stream/*.py", "training/*.py", "training/parallel/*.py",
+    "__init__.py", "call_stack.py", "concurrency.py", "errors.py", "log.py", "polling.py", "version.py", *_CORE,
+    "task/*.py", "task/files/*.py", "task/peers/*.py", "task/stream/*.py", "training/*.py", "training/parallel/*.py",
     "sessions/__init__.py",
 )  # fmt: skip
 _TASK = (

@@ -17,6 +17,7 @@ from tfk8s.backends.local.record import Record, relocate
 from tfk8s.backends.local.state import Folder
 from tfk8s.backends.local.supervisor import Supervisor
 from tfk8s.backends.local.way_out.supervisor_part import WayOut
+from tfk8s.call_stack import roomy
 from tfk8s.core.addresses import host_and_port
 from tfk8s.core.storage import claims
 from tfk8s.sessions.forks import processes
@@ -25,6 +26,7 @@ from tfk8s.task import ipc
 PATIENCE = 60.0  # seconds until a process without a cluster ends
 
 
+@roomy
 def main(descriptor: int) -> None:
     """Wait for a cluster, detach from the command, and supervise the cluster.
 

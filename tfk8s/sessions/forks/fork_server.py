@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
+from tfk8s.call_stack import roomy
 from tfk8s.sessions.forks import processes
 from tfk8s.sessions.forks.fork_client import FORK_SERVER
 from tfk8s.task import ipc
@@ -121,6 +122,7 @@ def reseed() -> None:
         numpy.seed()
 
 
+@roomy
 def main(modules: Sequence[str]) -> None:
     """Import TensorFlow and the modules, and serve. In a fork, run the module that the request names."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -17,12 +17,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from tfk8s.call_stack import roomy
 from tfk8s.task.programs import own_interpreter
 
 MODULE = own_interpreter.MODULE
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 
 
+@roomy
 def run(script: str, arguments: Sequence[str]) -> None:
     """Run a file as `__main__`, or for "-m" a module; raises what its code raises, SystemExit included."""
     path = Path(script).resolve()
