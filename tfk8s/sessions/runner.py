@@ -39,6 +39,7 @@ from tfk8s.sessions.forks.script_guard import ScriptGuard
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import of_script
 from tfk8s.sessions.task_events import lost
+from tfk8s.task import process_end
 from tfk8s.task.peers import dispatchers
 from tfk8s.task.programs import (
     imports,
@@ -218,7 +219,7 @@ def _end(code: int) -> NoReturn:
         if remote_context.connected_tasks():
             _silence()
             remote_context.close()
-    main_script.end(code)
+    process_end.end(code)
 
 
 def _silence() -> None:
@@ -236,7 +237,7 @@ def _silence() -> None:
 def exit_process(code: int) -> NoReturn:
     """End this process as Python does, and free what it has made on tasks."""
     try:
-        main_script.finish()
+        process_end.finish()
     except KeyboardInterrupt:  # while a thread goes on
         _end(INTERRUPTED)
     _end(code)

@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -189,6 +190,45 @@ def test_server_hands_its_arguments_over(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys, "argv", ["tfk8s", "server", "--job-name", "ps", "--help"])
     assert __main__.main() == 7
     assert given == [["--job-name", "ps", "--help"]]
+
+
+END = """
+import atexit, sys
+from tfk8s import __main__
+{}
+atexit.register(lambda: print("cleaned up"))
+sys.argv[1:] = {}
+sys.exit(__main__.process())
+"""
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(
+    ("words", "before", "code", "out"),
+    [
+        (["--version"], "", 0, f"tfk8s {__version__}\ncleaned up\n"),
+        (["upp"], "", 2, "cleaned up\n"),
+        ([], "__main__.main = lambda: 1 / 0", 1, "cleaned up\n"),
+    ],
+    ids=["success", "failure", "bug"],
+)
+def test_a_process_ends_with_its_code_after_all_has_been_cleaned_up(
+    words: list[str], before: str, code: int, out: str
+) -> None:
+    text = END.format(before, words)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (code, out)
+
+
+@pytest.mark.programs
+def test_a_full_disk_is_an_error_of_the_output() -> None:
+    command = f"{sys.executable} -m tfk8s --version >/dev/full"
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60, env=buffered
+    )
+    assert done.returncode == 120  # Python's own
+    assert "No space left on device" in done.stderr
 
 
 REFUSED = [

@@ -18,7 +18,7 @@ from tfk8s.sessions.call_guard import TASK_FAILED
 from tfk8s.sessions.diagnosis import ClusterProbe
 from tfk8s.sessions.eager import remote_context
 from tfk8s.sessions.runner import FailureNote
-from tfk8s.task.programs import main_script
+from tfk8s.task import process_end
 
 LOGGER = logging.getLogger("tfk8s")
 
@@ -100,8 +100,8 @@ def test_complaints_of_closed_contexts_are_dropped(
         os.write(2, b"later\n")
 
     kept = os.dup(2)
-    monkeypatch.setattr(main_script, "finish", lambda: sys.stderr.write("the script's\n"))
-    monkeypatch.setattr(main_script, "end", end)
+    monkeypatch.setattr(process_end, "finish", lambda: sys.stderr.write("the script's\n"))
+    monkeypatch.setattr(process_end, "end", end)
     monkeypatch.setattr(remote_context, "connected_tasks", lambda: tasks)
     monkeypatch.setattr(remote_context, "close", lambda: end(0))
     try:

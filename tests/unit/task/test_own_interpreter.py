@@ -84,6 +84,7 @@ def test_modules_beside_the_script_are_searched(tmp_path: Path) -> None:
 
 _FORKS = """
 import os, pathlib, sys, tensorflow
+from tfk8s.task import process_end
 from tfk8s.task.programs import main_script, own_interpreter
 again = [sys.executable, "-S", "-c", "import os; print('again', os.environ['FROM'])"]
 for folder in sys.argv[1:]:
@@ -95,7 +96,7 @@ for folder in sys.argv[1:]:
         words = ["-m", "pack"] if os.path.exists("pack") else ["train.py"]
         own_interpreter.check_source(words)
         main_script.run(words[0], words[1:])
-        main_script.end(0)
+        process_end.end(0)
     os.wait()
 """
 

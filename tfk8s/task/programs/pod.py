@@ -35,8 +35,9 @@ from tfk8s.core.programs import (
     may_save,
     parse_restart_word,
 )
+from tfk8s.task import process_end
 from tfk8s.task.config import derive_cluster, lists
-from tfk8s.task.programs import archive, command, main_script, runner, seen_gpus
+from tfk8s.task.programs import archive, command, runner, seen_gpus
 from tfk8s.task.programs.restarts import linked_restarts
 from tfk8s.task.programs.restarts.linked_restarts import LinkedRestarts
 from tfk8s.task.programs.restarts.restart_coordinator import ASKED, ENDED, FAILED, START, STOP, STOPPED
@@ -235,7 +236,7 @@ def _become(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     os.environ.update(environment)
     program = Program(tuple(words))
     if program.is_script:
-        main_script.exit_process(runner.main(words))
+        process_end.exit_process(runner.main(words))
     if program.python_arguments:
         words = command.through_runner(program)
     elif "TFK8S_GPUS" in os.environ:
@@ -289,4 +290,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    main_script.end(main(sys.argv[1:]))
+    process_end.end(main(sys.argv[1:]))

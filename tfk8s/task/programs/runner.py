@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from tfk8s.core.programs import INTERRUPTED, NO_GPUS, PEER_LOST, grace
+from tfk8s.task import process_end
 from tfk8s.task.peers import dispatchers
 from tfk8s.task.programs import (
     hints,
@@ -90,14 +91,14 @@ def run(arguments: Sequence[str]) -> int:
 def _end_without(task: str, reason: str) -> None:
     """End this process because of a lost task."""
     _say(f"{task} was lost: {reason}; exit code {PEER_LOST}")
-    main_script.end(PEER_LOST)
+    process_end.end(PEER_LOST)
 
 
 def _say(text: str) -> None:
     print(f"tfk8s: {text}", file=sys.stderr, flush=True)
 
 
-exit_process = main_script.exit_process
+exit_process = process_end.exit_process
 
 
 if __name__ == "__main__":
