@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from job_files import job_file
 
-from tfk8s.backends.history import files, git, index, places, writing
+from tfk8s.backends.history import files, git, index, lines, places, writing
 from tfk8s.backends.history.files import EntryFiles
 from tfk8s.backends.own_folder import try_lock
 from tfk8s.core.history.entry import Row
@@ -120,6 +120,15 @@ def test_of_thousands_of_commands_only_the_facts_that_count_are_parsed(
     entry.add("end", reason="was removed")
     assert not entry.is_open()
     assert [fact["kind"] for fact in entry.facts_of("start", "end")] == ["start", "end"]
+
+
+@given(
+    st.lists(st.text("abn", max_size=4).map(str.encode)), st.lists(st.text("abn", min_size=1, max_size=2), max_size=3)
+)
+def test_lines_are_found_by_texts(content: list[bytes], texts: list[str]) -> None:
+    marks = [text.encode() for text in texts]
+    expected = [line for line in content if any(mark in line for mark in marks)]
+    assert lines.having(b"\n".join(content), marks) == expected
 
 
 def test_only_the_user_may_read_the_files(home: Path) -> None:

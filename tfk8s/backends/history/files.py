@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfk8s.backends.history.lines import append, read, tail, unpack
+from tfk8s.backends.history.lines import append, having, read, tail, unpack
 from tfk8s.backends.own_folder import open_file, read_file, require_own, unchecked_root
 from tfk8s.core import naming
 from tfk8s.core.history import entry
@@ -124,12 +124,12 @@ class EntryFiles:
         Raises:
             OSError: there is no such entry, or the file can't be read.
         """
-        return [fact for line in self._lines() if line and (fact := parse(line))]
+        return [fact for line in self._content().split(b"\n") if line and (fact := parse(line))]
 
     def facts_of(self, *kinds: str) -> list[Fact]:
         """Return the facts of these kinds; errors as `facts`. The others, of thousands of commands, are not parsed."""
-        marked = (line for line in self._lines() if any(f'"{kind}"'.encode() in line for kind in kinds))
-        return [fact for line in marked if (fact := parse(line)) and fact.get("kind") in kinds]
+        lines = having(self._content(), [f'"{kind}"'.encode() for kind in kinds])
+        return [fact for line in lines if (fact := parse(line)) and fact.get("kind") in kinds]
 
     def read(self) -> Entry:
         """Return what the facts tell.
@@ -163,10 +163,10 @@ class EntryFiles:
         """Return the bytes of all files."""
         return sum(path.stat().st_size for path in self._files())
 
-    def _lines(self) -> list[bytes]:
+    def _content(self) -> bytes:
         for folder in (self.path.parent, self.path):
             require_own(folder)
-        return read_file(self.path / "facts.jsonl", MAX_FACTS + 2 * MAX_LINE).split(b"\n")
+        return read_file(self.path / "facts.jsonl", MAX_FACTS + 2 * MAX_LINE)
 
     def _files(self) -> Iterator[Path]:
         return (path for path in self.path.rglob("*") if path.is_file() and not path.is_symlink())
