@@ -28,7 +28,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if getattr(item, "execution_count", 1) > 1 and item.config.pluginmanager.hasplugin("timeout"):
         from pytest_timeout import get_env_settings
 
-        item.ihook.pytest_timeout_set_timer(item=item, settings=get_env_settings(item.config))
+        if (settings := get_env_settings(item.config)).timeout:
+            item.ihook.pytest_timeout_set_timer(item=item, settings=settings)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import sys
 
 from tfk8s.call_stack import roomy
+from tfk8s.task import process_end
 
 # A collector of spans is named by one of these; see features/spans.
 _COLLECTOR = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
+_INTERRUPTED = 130
 _STANDARD_ERROR = 2  # the last descriptor of a process' own streams
 
 
 def process() -> int:
-    """Run the command as `main` does, and end this process: to free each object before would take 20 ms."""
-    code = main()
-    from tfk8s.task import process_end
+    """Run the command as `main` does, and end this process: to free each object before would take 20 ms.
 
-    with contextlib.suppress(KeyboardInterrupt, SystemExit):  # the command is over
+    Files that are still open are not flushed, but for standard output and error.
+    """
+    code = main()
+    try:
         process_end.finish()
-    with contextlib.suppress(OSError, ValueError):  # Python says what is wrong with the streams
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    return code
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # it is closed
+                stream.flush()
+    except (KeyboardInterrupt, SystemExit):  # the command is over, but for its output
+        code = code or _INTERRUPTED
+    except (OSError, ValueError):
+        return code  # Python tries again, and says what is wrong with the streams
+    os._exit(code)
 
 
 @roomy
@@ -35,7 +40,7 @@ def main() -> int:
     try:
         return _main(sys.argv[1:])
     except KeyboardInterrupt:
-        return 130
+        return _INTERRUPTED
 
 
 def _main(arguments: list[str]) -> int:

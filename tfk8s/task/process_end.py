@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import gc
 import io
 import os
 import sys
-import threading
-from typing import NoReturn
+
+TYPE_CHECKING = False  # see call_stack
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def end(code: int) -> NoReturn:
@@ -26,12 +27,17 @@ def exit_process(code: int) -> NoReturn:
 
 def finish() -> None:
     """Wait for threads, and call what the process has registered for its end."""
-    getattr(threading, "_shutdown")()  # noqa: B009 - waits for threads, as in multiprocessing's forks
-    atexit._run_exitfuncs()
+    try:
+        if threading := sys.modules.get("threading"):
+            getattr(threading, "_shutdown")()  # noqa: B009 - waits for threads, as in multiprocessing's forks
+    finally:  # also after Ctrl-C
+        atexit._run_exitfuncs()
 
 
 def flush() -> None:
     """Flush open files, as Python does when it destroys them."""
+    import contextlib  # which `tfk8s --version` does without
+
     objects = gc.get_objects()  # 300,000 beside TensorFlow, of few types; a check of each would take 0.2 s
     types = {kind for kind in set(map(type, objects)) if issubclass(kind, io.IOBase)}
     for file in (*(item for item in objects if type(item) in types), sys.stdout, sys.stderr):

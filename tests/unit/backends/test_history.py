@@ -96,12 +96,15 @@ def test_git_starts_in_a_repository_alone(tmp_path: Path, monkeypatch: pytest.Mo
         raise FileNotFoundError
 
     monkeypatch.setattr(subprocess, "Popen", start)
-    assert git.Commit(tmp_path).read() == ("", "")
+    monkeypatch.delenv("GIT_DIR", raising=False)
+    assert git.Commit(Path("/proc")).read() == ("", "")
     assert started == []
     (tmp_path / ".git").touch()  # as in a worktree
     (tmp_path / "sub").mkdir()
-    assert git.Commit(tmp_path / "sub").read() == ("", "")
-    assert len(started) == 3
+    (tmp_path / "sub/link").symlink_to("../sub")
+    for folder in ("sub", "sub/link"):
+        assert git.Commit(tmp_path / folder).read() == ("", "")
+    assert len(started) == 6
 
 
 def test_of_thousands_of_commands_only_the_facts_that_count_are_parsed(

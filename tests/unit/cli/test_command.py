@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -218,6 +219,26 @@ def test_a_process_ends_with_its_code_after_all_has_been_cleaned_up(
     text = END.format(before, words)
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (code, out)
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(("words", "code"), [("--version", 0), ("server --cluster-spec bad", 2), ("upp", 2)])
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stream_changes_no_code(words: str, code: int, closed: str) -> None:
+    command = f"{sys.executable} -m tfk8s {words} {closed}"
+    assert subprocess.run(["bash", "-c", command], capture_output=True, check=False, timeout=60).returncode == code
+
+
+@pytest.mark.programs
+def test_an_interrupt_at_the_end_leaves_the_clean_up() -> None:
+    wait = "import threading, time; threading.Thread(target=time.sleep, args=(30,)).start(); print('waits', flush=True)"
+    text = END.format(f"__main__.main = lambda: exec({wait!r}) or 0", [])
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waits\n"
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out) == (130, "cleaned up\n")
 
 
 @pytest.mark.programs

@@ -271,8 +271,8 @@ def newest_first(name: str) -> Iterator[EntryFiles]:
 
 
 def _numbers(folder: Path) -> list[int]:
-    """Return the numbers of the entries in the folder of a name, which may be missing."""
-    with contextlib.suppress(FileNotFoundError):
+    """Return the numbers of the entries in the folder of a name; none if that is no folder."""
+    with contextlib.suppress(OSError):
         return [int(found.name) for found in os.scandir(folder) if found.name.isascii() and found.name.isdecimal()]
     return []
 

@@ -22,7 +22,10 @@ class Commit:
     """The commit of a folder at one moment. The processes of git run until `read`."""
 
     def __init__(self, folder: Path) -> None:
-        is_inside = "GIT_DIR" in os.environ or any((parent / ".git").exists() for parent in (folder, *folder.parents))
+        real = Path(os.path.realpath(folder))  # as git has it; Path.exists may raise an error
+        is_inside = "GIT_DIR" in os.environ or any(
+            os.access(parent / ".git", os.F_OK) for parent in (real, *real.parents)
+        )
         self._processes = [_start(folder, words) for words in (_COMMIT, _CHANGED, _REMOTE) if is_inside]
 
     def read(self) -> tuple[str, str]:

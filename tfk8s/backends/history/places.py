@@ -23,7 +23,7 @@ def newest(name: str, location: object) -> EntryFiles | None:
         start = _start(facts)
         if start.get("location") != location:
             continue
-        is_own = not is_from_claim(facts)
+        is_own = not (is_from_claim(facts) and is_from_claim(entry.facts()))  # the very first one counts
         if is_own and not any(fact["kind"] == "end" for fact in facts):
             return entry
         moment = start.get("time")
