@@ -25,7 +25,7 @@ def process() -> int:
     try:
         process_end.finish()
         for stream in (sys.stdout, sys.stderr):
-            if stream is not None:  # it is closed
+            if stream is not None:  # as a closed one is
                 stream.flush()
     except (KeyboardInterrupt, SystemExit):  # the command is over, but for its output
         code = code or _INTERRUPTED
