@@ -23,6 +23,15 @@ gc.disable()  # while tests are imported: their objects stay, and each collectio
 _MOST_RERUNS = 2  # more are no bad luck
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Count second runs in each process: pytest-rerunfailures asks another one before each test, and waits for ever."""
+    if config.pluginmanager.hasplugin("rerunfailures") and hasattr(config, "workerinput"):  # of pytest-xdist
+        from pytest_rerunfailures import StatusDB
+
+        config.failures_db = StatusDB()  # type: ignore[attr-defined]
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Limit the second run of a test as the first: pytest-timeout begins with the first run, and ends one run alone."""
     if getattr(item, "execution_count", 1) > 1 and item.config.pluginmanager.hasplugin("timeout"):
