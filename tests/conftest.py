@@ -29,7 +29,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.pluginmanager.hasplugin("rerunfailures") and hasattr(config, "workerinput"):  # of pytest-xdist
         from pytest_rerunfailures import StatusDB
 
-        config.failures_db = StatusDB()  # type: ignore[attr-defined]
+        config.failures_db.sock.close()
+        config.failures_db = StatusDB()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

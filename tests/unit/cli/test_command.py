@@ -229,15 +229,29 @@ def test_a_closed_stream_changes_no_code(words: str, code: int, closed: str) -> 
     assert subprocess.run(["bash", "-c", command], capture_output=True, check=False, timeout=60).returncode == code
 
 
+# A thread says when the main thread waits for it.
+WAITING = """
+import threading, time, traceback
+
+def wait():
+    main = threading.main_thread().ident
+    while "finish" not in [frame.name for frame in traceback.extract_stack(sys._current_frames()[main])]:
+        time.sleep(0.01)
+    print("waits", flush=True)
+    time.sleep(60)
+
+__main__.main = lambda: threading.Thread(target=wait).start() or 0
+"""
+
+
 @pytest.mark.programs
 def test_an_interrupt_at_the_end_leaves_the_clean_up() -> None:
-    wait = "import threading, time; threading.Thread(target=time.sleep, args=(30,)).start(); print('waits', flush=True)"
-    text = END.format(f"__main__.main = lambda: exec({wait!r}) or 0", [])
-    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-c", END.format(WAITING, [])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "waits\n"
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=40)
     assert (process.returncode, out) == (130, "cleaned up\n")
 
 
