@@ -189,7 +189,7 @@ def test_files_come_from_the_pod_in_which_the_program_ended(
     words = ["run", "--namespace", namespace, "--get", "left/model:model", "leave.yaml"]
     command = subprocess.Popen([sys.executable, "-m", "tfk8s", *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     task = Task("worker", 0)
-    polling.wait_until(lambda: left(client, namespace, "leave"), "the cluster", 60)
+    polling.wait_until(lambda: "Job leave-worker" in left(client, namespace, "leave"), "the cluster", 60)
     until_line(backend, "leave", task, lambda line: line.startswith("begins"))
     first = pod_of(backend, "leave", task)
     client.send("DELETE", paths.pod(namespace, first), {"gracePeriodSeconds": 0})
