@@ -26,14 +26,14 @@ class Commit:
         is_inside = "GIT_DIR" in os.environ or any(
             os.access(parent / ".git", os.F_OK) for parent in (real, *real.parents)
         )
-        self._processes = [_start(folder, words) for words in (_COMMIT, _CHANGED, _REMOTE) if is_inside]
+        self._processes = [_start(folder, words) if is_inside else None for words in (_COMMIT, _CHANGED, _REMOTE)]
 
     def read(self) -> tuple[str, str]:
         """Return the commit, with "-dirty" if files that git knows have changed, and the remote's URL; "" if unknown.
 
         The URL may have secrets.
         """
-        commit, changed, remote = map(_output, self._processes or [None] * 3)
+        commit, changed, remote = map(_output, self._processes)
         return f"{commit}-dirty" if commit and changed else commit, remote
 
 
