@@ -16,7 +16,7 @@ _INTERRUPTED = 130
 _STANDARD_ERROR = 2  # the last descriptor of a process' own streams
 
 
-def process() -> int:
+def process() -> None:
     """Run the command as `main` does, and end this process: to free each object before would take 20 ms.
 
     Files that are still open are not flushed, but for standard output and error.
@@ -25,12 +25,18 @@ def process() -> int:
     try:
         process_end.finish()
         for stream in (sys.stdout, sys.stderr):
-            if stream is not None:  # as a closed one is
+            if stream is not None and not stream.closed:  # None: closed before Python began
                 stream.flush()
     except (KeyboardInterrupt, SystemExit):  # the command is over, but for its output
         code = code or _INTERRUPTED
-    except (OSError, ValueError):
-        return code  # Python tries again, and says what is wrong with the streams
+    except BrokenPipeError:  # `| head` has read enough
+        from tfk8s.cli import output
+
+        code = code or output.PIPE_CLOSED
+    except OSError as error:  # the disk is full; a command that fails has said so
+        from tfk8s.cli import error_report
+
+        code = code or error_report.report(error)
     os._exit(code)
 
 
@@ -127,4 +133,4 @@ def _prepare_streams() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(process())
+    process()
